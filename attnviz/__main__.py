@@ -1,4 +1,4 @@
-"""``python -m attnviz``: words in, files out."""
+"""``python -m attnviz``: the command line."""
 
 import sys
 
@@ -7,7 +7,7 @@ if __name__ == "__main__":
         from attnviz.cli import main
 
         sys.exit(main())
-    except ModuleNotFoundError as error:  # a Python without what attnviz runs on, and so no error class of its own
+    except ModuleNotFoundError as error:  # a dependency is missing, so attnviz.core.errors may not be importable
         if str(error.name).startswith("attnviz"):
             raise
         sys.stderr.write(

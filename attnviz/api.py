@@ -46,7 +46,7 @@ OFFERED: dict[str, Source] = {}
 
 
 def offer(source: Source) -> str:
-    """Register a source of this process, so that `load` and the app find it by its name; returns the name.
+    """Register a source of this process, so that `load` and the app find it by its name; return the name.
 
     A source with the same name is replaced.
 
@@ -68,14 +68,14 @@ def load(
 ) -> Source:
     """Load a source by name: one of `SOURCES` or `OFFERED`, or a model of Hugging Face by its Hub name or folder.
 
-    Also makes the source of a loaded model of transformers, with its tokenizer: quantized, with PEFT adapters, on
-    several devices, in half precision or with remote code. The model runs as it is, and is not changed.
+    A model of transformers that is loaded already also becomes a source, with its tokenizer. It may be quantized, in
+    half precision, on several devices, with PEFT adapters or remote code; it is not changed.
 
     Args:
         name: a name, a folder, or a loaded model.
         tokenizer: tokenizer of a loaded model, or its processor if it also reads pictures; for "scratch", a name.
-        report: function that is called with the `sources.huggingface.hub.DownloadProgress` of a download (False
-            cancels), once when the weights are read, and once when the model is tested.
+        report: callback with a `sources.huggingface.hub.DownloadProgress`, often during a download (return False to
+            cancel it), once when the weights are read, and once when the model is tested.
         settings: `step` (training step) of a trained model; `num_heads`, `seed` and the other fields of
             `sources.scratch.Scratch` for "scratch"; `chat` and `system` of a model of Hugging Face; `title` and
             `adapters` (False: without PEFT adapters) of a loaded model.
@@ -103,13 +103,13 @@ def load(
 
 
 def named_model(text: str) -> tuple[str, dict[str, Any]]:
-    """Read the name and settings of a model in a link: "scratch:d_model=32,positions=false"."""
-    name, _, written = text.partition(":")
+    """Read the name and settings of a model from a link: "scratch:d_model=32,positions=false"."""
+    name, _, settings = text.partition(":")
     if name not in SOURCES:
         return text, {}
     declared = {parameter.name: parameter for parameter in parameters(SOURCES[name])}
     values: dict[str, Any] = {}
-    for part in filter(None, written.split(",")):
+    for part in filter(None, settings.split(",")):
         key, _, value = part.partition("=")
         if key not in declared:
             raise InputError(f"The model {name} has no {key!r}. It has {', '.join(declared) or 'no settings'}.")
@@ -123,9 +123,9 @@ def named_model(text: str) -> tuple[str, dict[str, Any]]:
 
 def model_text(name: str, values: dict[str, Any]) -> str:
     """Write the name and settings of a model for a link, without settings that have their default."""
-    usual = {parameter.name: parameter.default for parameter in parameters(SOURCES[name])}
-    written = [f"{key}={str(value).lower()}" for key, value in values.items() if value != usual[key]]
-    return f"{name}:{','.join(written)}" if written else name
+    defaults = {parameter.name: parameter.default for parameter in parameters(SOURCES[name])}
+    settings = [f"{key}={str(value).lower()}" for key, value in values.items() if value != defaults[key]]
+    return f"{name}:{','.join(settings)}" if settings else name
 
 
 def is_named(source: Source) -> bool:
@@ -143,6 +143,7 @@ def chosen(source: Source) -> dict[str, Any]:
 
 
 def _huggingface(name: str, report: Callable[[Any], bool | None] | None, settings: dict[str, object]) -> Source:
+    """Load a model of Hugging Face; an error also names included models with a similar name."""
     from attnviz.sources.huggingface.hub import Canceled, is_path
     from attnviz.sources.huggingface.models import by_name
     from attnviz.sources.huggingface.source import HuggingFace
@@ -195,7 +196,7 @@ def analyze(
     if isinstance(source, str):
         source = load(source, **settings)
     elif settings:
-        raise InputError(f"The setting '{next(iter(settings))}' comes too late: the source is made already.")
+        raise InputError(f"The setting '{next(iter(settings))}' needs the name of a source, not a source.")
     _check_heads(source, request.edits)
     record = source.analyze(request)
     if sentence := not_finite(record):
@@ -242,6 +243,7 @@ def live(model: str | Path = "story", text: str | None = None) -> "Page":
 
 
 def _check_heads(source: Source, edits: Edits) -> None:
+    """Raise InputError if the edits switch off a head that the source does not have."""
     for site, head in sorted(edits.heads_off):
         if site not in source.sites:
             raise InputError(f"'{source.name}' has no {site}. It has: {', '.join(map(str, source.sites))}.")

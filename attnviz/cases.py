@@ -1,4 +1,4 @@
-"""Save a run with everything that is needed to repeat it (a case), and verify it on this machine.
+"""Save a run with all that is needed to repeat it (a case), and verify such a file by running the model again.
 
 attnviz.cases.save("The cat sat", "case.attn", "story")
 attnviz.cases.verify("case.attn").lines
@@ -44,10 +44,10 @@ def save(
 
 
 def settings_of(source: Source, request: Request) -> dict[str, Any]:
-    """Make the file entries that repeat a run: name, settings and checksum of the source, and targets that were given.
+    """Make the entries of a file from which a run can be repeated: the source's name, settings and checksum, targets.
 
-    The name of a user's own model is omitted, because it has no meaning elsewhere: pass the model to `verify`. For a
-    folder, only the last part of its path is stored, because the rest is specific to this machine.
+    A user's own model has no name that can be loaded, so none is stored: pass the model to `verify`. For a folder, only
+    the last part of its path is stored, because the rest is specific to this machine.
     """
     name = source.id if api.is_named(source) else None
     if name is not None and source.provenance == "from a folder":
@@ -132,31 +132,31 @@ def verify(path: str | Path, source: Source | None = None, *, load: Callable[...
         reasons = reasons or ["Weights and versions are the same, so this is a bug; please report it."]
         return Verified(False, (*differences, *reasons))
     steps = list(zip(record.steps, again.steps, strict=True))
-    largest = max(_difference(getattr(a, name), getattr(b, name)) for a, b in steps for name in VECTORS)
-    precision = f", to {largest:.1g} of the largest number" if largest else ", bit for bit"
-    precision = "" if record.precision else precision
-    return Verified(True, (f"The same{precision}: {source.name}, {len(record.steps)} attention calls.", *reasons))
+    difference = max(_difference(getattr(a, name), getattr(b, name)) for a, b in steps for name in VECTORS)
+    exactly = f", to {difference:.1g} of the largest number" if difference else ", bit for bit"
+    exactly = "" if record.precision else exactly
+    return Verified(True, (f"The same{exactly}: {source.name}, {len(record.steps)} attention calls.", *reasons))
 
 
 def _source(path: str | Path, case: dict[str, Any], load: Callable[..., Source]) -> Source:
     """Load the source that a file names; the file may come from anyone."""
     name, settings = case.get("name"), case.get("settings")
     if not isinstance(name, str) or not isinstance(settings, dict):
-        raise InputError(f"{quoted(str(path))} does not name a model that can be loaded: say which one to run.")
+        raise InputError(f"{quoted(str(path))} does not name a model that can be loaded: give the model to run.")
     try:
         return load(name, **settings)
     except InputError as error:
         if Path(name).exists() or not name.startswith("."):
             raise
-        remedy = "Say where it is now: attnviz open FILE --verify --model FOLDER, or verify(file, load(folder))."
-        raise InputError(f"The run is of the folder {quoted(name)}, which is not here. {remedy}") from error
+        hint = "Give its folder: attnviz open FILE --verify --model FOLDER, or verify(file, load(folder))."
+        raise InputError(f"The model of the run is in the folder {quoted(name)}, which is not here. {hint}") from error
     except (TypeError, KeyError, ValueError) as error:
         reason = str(error).rstrip(".")
         raise InputError(f"The source {quoted(name)} cannot be made from its settings: {reason}.") from None
 
 
 def _differences(record: Record, again: Record) -> Iterator[str]:
-    """Describe differences of a record and its repetition that are more than rounding: tokens, steps, outputs."""
+    """Yield sentences about the differences between the record of a file and that of a new run."""
     pairs = (("tokens", record.sentences, again.sentences), ("words written", record.targets, again.targets))
     for noun, *runs in pairs:
         words = [[sentence.labels for sentence in sentences] for sentences in runs]
@@ -170,9 +170,9 @@ def _differences(record: Record, again: Record) -> Iterator[str]:
     close = CLOSE[record.precision]
     for stored, rerun in zip(record.steps, again.steps, strict=True):
         differences = {name: _difference(getattr(stored, name), getattr(rerun, name)) for name in VECTORS}
-        changed = next((name for name in VECTORS if differences[name] > close), None)
-        if changed is not None:
-            yield f"{stored.site}: the {changed} vectors differ by up to {differences[changed]:.2g} of the largest."
+        worst = next((name for name in VECTORS if differences[name] > close), None)
+        if worst is not None:
+            yield f"{stored.site}: the {worst} vectors differ by up to {differences[worst]:.2g} of the largest."
             continue
         for head, sentence in product(range(stored.num_heads), range(stored.shape[0])):
             weights = (step.weights(head, sentence=sentence) for step in (stored, rerun))
@@ -182,9 +182,9 @@ def _differences(record: Record, again: Record) -> Iterator[str]:
     outputs = {"last hidden states": (record.output, again.output)}
     if record.prediction and again.prediction and not record.prediction.others:
         outputs["logits"] = record.prediction.logits, again.prediction.logits
-    for noun, both in outputs.items():
+    for what, both in outputs.items():
         if (difference := _difference(*both)) > CLOSE[""]:
-            yield f"The {noun} differ by up to {difference:.2g} of the largest."
+            yield f"The {what} differ by up to {difference:.2g} of the largest."
 
 
 def _difference(a: Tensor, b: Tensor) -> float:
@@ -196,7 +196,7 @@ def _difference(a: Tensor, b: Tensor) -> float:
 
 
 def _reasons(case: dict[str, Any], source: Source, record: Record) -> Iterator[str]:
-    """Name possible reasons for differences: other weights, other versions, scaled pictures, rounded numbers."""
+    """Yield sentences about what differs from when the file was saved, and about what the file rounds."""
     if case and case.get("checksum") != source.checksum():
         sums = f"{case.get('checksum')!s:.8}, {source.checksum()!s:.8}"
         yield f"The weights of {source.name} are not those of the file (checksums {sums})."
@@ -204,7 +204,7 @@ def _reasons(case: dict[str, Any], source: Source, record: Record) -> Iterator[s
         if case and case.get(name) != now:
             yield f"The file was made by {name} {case.get(name)!s:.40}; here is {now}."
     if any(max(picture.size) == SIDE for sentence in record.sentences for picture in sentence.pictures):
-        yield f"The file keeps pictures with {SIDE} pixels on the longer side: numbers of a larger picture differ."
+        yield f"The file stores pictures with at most {SIDE} pixels per side: numbers of larger pictures differ."
     if record.precision:
         most = f"differences up to {CLOSE[record.precision]} of the largest are rounding"
-        yield f"The file keeps {record.precision}: {most}."
+        yield f"The file stores numbers as {record.precision}: {most}."

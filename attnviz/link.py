@@ -46,7 +46,7 @@ class Name:
         name: key in the address.
         default: value if the user has chosen none.
         codec: functions to read and write the value.
-        about: groups that it is cleared with: "model", "text", "edits", or "tab" for parts of a page.
+        about: groups of the name: the value is cleared with its "model", "text" or "edits", or as "tab" of a page.
     """
 
     name: str
@@ -80,7 +80,9 @@ class Choices:
 
 
 def read(address: Mapping[str, Sequence[str]]) -> tuple[Choices, tuple[str, ...]]:
-    """Read the parameters of an address; an invalid value keeps its default and adds a sentence to the second result.
+    """Read the parameters of an address; a name with an invalid value keeps its default.
+
+    The second result has a sentence for each invalid value.
 
     Args:
         address: values by name, as from `urllib.parse.parse_qs`; the last of several values counts.
@@ -121,7 +123,7 @@ def edits(choices: Choices, *, of_cross: bool = False) -> Edits:
     """Make the edits from the choices.
 
     Args:
-        of_cross: whether the model has cross-attention, which a causal mask does not change unless the user chose so.
+        of_cross: whether the model has cross-attention, which a causal mask changes only if the user chose so.
 
     Raises:
         InputError: if two of the changes contradict each other.
@@ -149,7 +151,7 @@ def head_text(head: Head) -> str:
 
 
 def _match(pattern: str, value: Callable[[re.Match], Any], like: str, write: Callable[[Any], str] = str) -> Codec:
-    """Make a codec for texts that a pattern matches completely; the error for any other text shows an example."""
+    """Make a codec for texts that match a pattern; the error for any other text shows the example `like`."""
 
     def read_text(text: str) -> Any:
         match = re.fullmatch(pattern, text, re.ASCII)
@@ -181,19 +183,23 @@ def _one_of(*options: str) -> Codec:
 
 
 def _view_text(view: views.View) -> str:
+    """Write a view for the link: "words.hide"."""
     unit, special = f"parts{view.parts}" if view.parts else view.unit, view.special if view.special != "show" else ""
     return ".".join(filter(None, (unit, special)))
 
 
 def _view_of(match: re.Match) -> views.View:
+    """Make a view from a match of the pattern of `VIEW`."""
     return views.View(match[1] == "words", match[3] or "show", match[1] == "sentences", int(match[2] or 0))
 
 
 def _bias_text(bias: tuple[Bias, ...]) -> str:
+    """Write biases for the link: "alibi.relative0"."""
     return ".".join("alibi" if isinstance(part, ALiBi) else f"relative{part.seed}" for part in bias)
 
 
 def _bias_of(match: re.Match) -> tuple[Bias, ...]:
+    """Make biases from a match of the pattern of `BIAS`."""
     relative = () if match[2] is None else (RelativeBias(seed=int(match[2])),)
     return (*((ALiBi(),) if match[1] else ()), *relative)
 

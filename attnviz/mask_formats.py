@@ -46,7 +46,7 @@ class MaskFormat:
         empty_rows: weights of a query without keys: "zero", "nan" or "uniform", as in `attnviz.core.attention`.
         to, of: conversion from True = may attend to the values of the format, and back.
         opening: first lines of the code.
-        lines: function of a mask and the numbers of queries and keys that writes the other lines of the code.
+        lines: function that writes the other lines of the code, from a mask and the numbers of queries and keys.
     """
 
     name: str
@@ -138,7 +138,7 @@ def _is_causal(mask: Mask, queries: int, keys: int) -> list[str]:
 
 
 def _multihead(mask: Mask, queries: int, keys: int) -> list[str]:
-    """Write code for `nn.MultiheadAttention`; padding beside other rules becomes key_padding_mask."""
+    """Write code for `nn.MultiheadAttention`; padding that is joined with other rules becomes key_padding_mask."""
     split, lines, arguments = _split_padding(mask, queries, keys), [], "attn_mask=mask"
     if split is not None:
         mask, padding = split
@@ -159,7 +159,7 @@ def _key_padding(mask: Mask, queries: int, keys: int) -> list[str]:
 
 
 def _flex(mask: Mask, queries: int, keys: int) -> list[str]:
-    """Write code for FlexAttention: a predicate, its block mask, and the call."""
+    """Write code for FlexAttention: a mask function and its block mask."""
     lines, may_attend = _grid(mask, queries, keys, PREDICATE)
     batch = "len(query)" if mask.batch_size else "None"
     return [
@@ -205,24 +205,24 @@ def _is_row(mask: Mask, queries: int, keys: int) -> bool:
 
 
 def _grid(mask: Mask, queries: int, keys: int, style: str = GRID) -> tuple[list[str], Symbol]:
-    """Write lines and an expression that is True = may attend, (Q, K), (B, 1, 1, K) or (B, 1, Q, K)."""
+    """Write lines, and an expression that is True where a query may attend: (Q, K), (B, 1, 1, K) or (B, 1, Q, K)."""
     writer = MaskWriter(queries, keys, style)
     may_attend = writer.write(mask)
     return writer.lines, may_attend
 
 
 def _blocked_cells(mask: Mask, queries: int, keys: int) -> tuple[list[str], str]:
-    """Write lines and an expression that is True = blocked, with the shapes of `_grid`."""
+    """Write lines, and an expression that is True where a key is blocked, with the shapes of `_grid`."""
     lines, may_attend = _grid(mask, queries, keys)
     return lines, (~may_attend).text
 
 
 def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Symbol]:
-    """Write lines and an expression that is True at tokens, (B, K), for a mask that is the same for every query."""
+    """Write lines, and an expression that is True at tokens, (B, K), for a mask that is the same for every query."""
     lines, row = _grid(mask, queries, keys, ROW)
     if "Q" in row.axes:
         lines, grid = _grid(mask, queries, keys)
-        lines.append(f"may_attend = {grid.text}  # every query sees the same keys, so the first says it all")
+        lines.append(f"may_attend = {grid.text}  # every query sees the same keys, so the first row is enough")
         row = grid.derive(f"may_attend{'[:, 0, 0]' if mask.batch_size else '[0]'}")
     return lines, row if mask.batch_size else row.derive(f"{row.beside(ATOM)}.expand(len(query), keys)")
 

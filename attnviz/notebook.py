@@ -1,6 +1,7 @@
-"""Notebook display of a value in the last line of a cell: of a record every head, of a figure its picture.
+"""Display in a notebook: a cell that ends with a record shows every head, one that ends with a figure its picture.
 
-Nothing of it asks a network or runs as code of the notebook: the page stands in a frame, the picture is an image.
+The page of a record is in a sandboxed frame, and a picture is an image: neither uses a network or runs code in the
+notebook.
 """
 
 import html
@@ -11,7 +12,7 @@ from attnviz.core.errors import AttnvizError
 
 
 def register() -> None:
-    """Tell the notebook that this Python runs in, if it is one."""
+    """Register the display of records and figures in IPython, if this Python runs in a notebook."""
     if (shell := sys.modules["IPython"].get_ipython()) is None:
         return
     formatters = shell.display_formatter.formatters
@@ -21,6 +22,7 @@ def register() -> None:
 
 
 def _page(record: Any) -> str:
+    """Make the HTML of a record."""
     from attnviz.export.explore import explore
 
     try:
@@ -36,5 +38,5 @@ def _picture(figure: Any) -> str:
 
 
 def _in_words(figure: Any, printer: Any, cycle: bool) -> None:
-    """For those who cannot see the picture."""
+    """Print the description of a figure, for people who cannot see the picture."""
     printer.text(figure.description)

@@ -51,7 +51,7 @@ def test_edits_reach_the_run():
         (lambda: attnviz.analyze(["a", 3]), "A text is a string, and several are a list of strings; given 3."),
         (
             lambda: attnviz.analyze("a", attnviz.load("scratch"), seed=1),
-            "The setting 'seed' comes too late: the source is made already.",
+            "The setting 'seed' needs the name of a source, not a source.",
         ),
         (
             lambda: attnviz.analyze("a", "scratch", attnviz.Edits(heads_off=HEADS_OFF), num_heads=1),

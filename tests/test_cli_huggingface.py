@@ -224,7 +224,7 @@ def test_a_server_names_the_models_that_it_lets_in(run, folder, monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "arguments", "reason"),
     [
-        ("BertModel", ["predict", CAT], "give several, one on each line with --lines, or a change"),
+        ("BertModel", ["predict", CAT], "give several texts, one per line with --lines, or a change"),
         ("BertForMaskedLM", ["predict", CAT], "fills in blanks; write [MASK] in place of a word"),
         ("BertModel", ["export", "the cat ||| sat\nthe cat", "--lines"], "make all of them the same"),
         ("BertModel", ["export", CAT, "--set", "view=ac"], "--set view: 'ac' cannot be read"),

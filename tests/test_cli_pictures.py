@@ -98,4 +98,4 @@ def test_a_saved_run_of_a_picture_comes_out_the_same_or_says_that_the_file_keeps
 
     assert same.lines == ("The same, bit for bit: shapes, 2 attention calls.",)
     assert not other.same
-    assert "The file keeps pictures with 384 pixels on the longer side" in str(other)
+    assert "The file stores pictures with at most 384 pixels per side" in str(other)

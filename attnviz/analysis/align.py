@@ -75,11 +75,8 @@ Tiled = tuple[tuple[np.ndarray, np.ndarray], ...]
 
 
 def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Tiled, np.ndarray]:
-    """Compare two maps over the same tokens in a window, block by block, so that no map is in memory as a whole.
-
-    Returns:
-        The tiles, see `AlignedPair.tiled`, and the total variation of each row, see `AlignedPair.variation`.
-    """
+    """Compute tiles (see `AlignedPair.tiled`) and the total variation of each row (see `AlignedPair.variation`) of two
+    maps over the same tokens in a window, block by block, so that no map is in memory as a whole."""
     shape = len(rows[::tile]), len(columns[::tile])
     largest = torch.zeros(3, *shape, dtype=torch.float64)  # of A, of B and of A - B in each tile
     smallest = torch.zeros(shape, dtype=torch.float64)  # of A - B in each tile

@@ -107,12 +107,13 @@ def head_metrics(
             sums += sums_of(record, block, metrics)[:, 0]
             report(done + block.rows.stop * heads * step.shape[3], total)
         done += weights_of_all([step])
-        names_of_heads = {"site": str(step.site), "kind": step.site.kind, "layer": step.site.layer}
-        columns = names_of_heads | {"head": range(heads)} | {metric.name: [None] * heads for metric in METRICS}
+        where = {"site": str(step.site), "kind": step.site.kind, "layer": step.site.layer, "head": range(heads)}
+        columns = {metric.name: [None] * heads for metric in METRICS}
         for metric, quotients in zip(metrics, sums.permute(2, 1, 0).tolist(), strict=True):
             columns[metric.name] = [a / b if b else None for a, b in quotients]
-        columns |= {"rows": rows.tolist(), "left_out": left_out.tolist()}
-        parts.append(pd.DataFrame(columns).astype({metric.name: "Float64" for metric in METRICS}))
+        counts = {"rows": rows.tolist(), "left_out": left_out.tolist()}
+        table = pd.DataFrame(where | columns | counts)
+        parts.append(table.astype({metric.name: "Float64" for metric in METRICS}))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 

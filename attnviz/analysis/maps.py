@@ -291,7 +291,7 @@ class Cells:
 
 
 def cells(step: Step, head: int | str, **window: Any) -> Cells:
-    """`cells_of` for one head."""
+    """Compute the cells of one head, see `cells_of`."""
     return cells_of(step, [head], **window)[0]
 
 

@@ -17,7 +17,7 @@ SINK = 10.0
 
 
 def patches(record: Record, site: Site, *, sentence: int = 0) -> list[int]:
-    """Positions of the keys of a site that are patches of pictures; raise InputError if there are none."""
+    """Find the positions of the keys of a site that are patches of pictures; raise InputError if there are none."""
     places = [i for i, token in enumerate(record.tokens(site, sentence=sentence)[1]) if token.box is not None]
     if not places:
         raise InputError(f"{site.kind.capitalize()} layer {site.layer} attends to no picture; give a text with one.")

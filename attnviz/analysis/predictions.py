@@ -151,6 +151,7 @@ def most_changed(before: Record, after: Record, *, sentence: int = 0) -> int | N
 
 
 def _probabilities(record: Record, position: int, sentence: int) -> Tensor:
+    """Return the probabilities of all words at a position, (words,); raise InputError if there are none."""
     prediction, _ = predicting(record), token_at(record, position, sentence=sentence)
     return prediction.probabilities(position, sentence=sentence)
 
@@ -219,6 +220,7 @@ def shift(before: Record, after: Record) -> Tensor:
 
 
 def _directions(record: Record) -> Tensor:
+    """Return the sentence vectors with length 1, (B, d), float64."""
     if record.vectors is None:
         raise InputError(f"'{record.source}' makes no sentence embeddings.")
     vectors = record.vectors.double()

@@ -45,10 +45,7 @@ class WordLogit:
 
 
 def texts_of(record: Record, sentence: int) -> dict[str, tuple[Token, ...]]:
-    """Return the tokens of the texts that a model reads, without padding, by the stack that reads them.
-
-    The keys are "encoder" and "decoder" for an encoder-decoder, else one of these.
-    """
+    """Return the tokens of each text that a model reads, without padding, by the stack: "encoder" or "decoder"."""
     batches = {record.sites[-1].kind: record.sentences}
     if record.targets:
         batches = {"encoder": record.sentences, "decoder": record.targets}
@@ -105,13 +102,10 @@ class Relevance(WordLogit):
 
 
 def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """Compute the matrices R after each layer of the last stack, equations (6), (7) and (10).
+    """Compute R after each layer of the last stack, by layer and by the stack ("encoder", "decoder") of its columns.
 
     Args:
         maps: Ā of each site, (Q, K); in self-attention, a last key beyond the queries is a sink and is left out.
-
-    Returns:
-        By layer: R by the stack ("encoder" or "decoder") whose tokens are its columns.
     """
     sites = sorted(maps, key=lambda site: (site.layer, site.kind == "cross"))
     last = "decoder" if any(site.kind == "decoder" for site in sites) else "encoder"

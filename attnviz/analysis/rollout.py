@@ -108,10 +108,7 @@ def rows(
 ) -> tuple[Mixed, Tensor]:
     """Compute some rows of `rollout` for a text of any length: the stack, and the rows, (positions, n), float64.
 
-    From the last layer down, each layer turns a row r into r ½ (A + I).
-
-    Args:
-        layers: number of layers to follow, from the first on; None for all.
+    From the last of the first `layers` (None: all) down, each layer turns a row r into r ½ (A + I).
     """
     steps = _stack(record, kind)[:layers]
     n = token_counts(record, steps[0], sentence)[0]

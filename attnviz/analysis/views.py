@@ -57,11 +57,7 @@ class RowBlock:
     reasons: tuple[str, ...]
 
     def pooled(self, tile: int, names: dict[str, int]) -> "RowBlock":
-        """Pool the rows in tiles, each with its largest weight, and renumber the rules that block them.
-
-        Args:
-            names: numbers of the rules of the whole map, to which new rules of this block are added.
-        """
+        """Pool the rows in tiles with their largest weights; number rules by `names`, to which new rules are added."""
         numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in self.reasons)])
         blocked = numbers[self.blocked]
         if tile == 1:

@@ -86,11 +86,7 @@ def shards(root: Path, names: list[str], most: int) -> Iterator[Shard]:
 
 
 def texts(root: Path, shard: Shard) -> list[CorpusLine]:
-    """Read the lines of a shard.
-
-    Raises:
-        InputError: if they cannot be read, or changed since the atlas was started.
-    """
+    """Read the lines of a shard; raise InputError if they cannot be read, or changed since the atlas was started."""
     path, is_json = root / shard.file, shard.file.lower().endswith(".jsonl")
     try:
         if path.suffix.lower() == PARQUET:

@@ -67,11 +67,7 @@ class Plan:
         return sum(shard.lines for shard in self.shards)
 
     def source(self) -> Source:
-        """Load the model.
-
-        Raises:
-            InputError: if its weights changed since the atlas was started.
-        """
+        """Load the model; raise InputError if its weights changed since the atlas was started."""
         source = load(self.model, **self.settings)
         if source.checksum() != self.weights:
             raise InputError(f"The weights of '{self.model}' changed since the atlas was started.")
@@ -233,11 +229,7 @@ class Atlas:
         return pd.read_parquet(self.folder / "problems.parquet")
 
     def text(self, file: str, line: int) -> str:
-        """Read a text of the corpus.
-
-        Raises:
-            InputError: if the corpus is missing or changed.
-        """
+        """Read a text of the corpus; raise InputError if the corpus is missing or changed."""
         ends = ((shard, shard.first, shard.first + shard.lines) for shard in self.plan.shards if shard.file == file)
         shard = next((shard for shard, first, end in ends if first <= line < end), None)
         if shard is None:
@@ -281,11 +273,7 @@ def _heads_where(path: Path, where: str) -> pd.DataFrame:
 
 
 def open(folder: str | Path) -> Atlas:
-    """Open a complete atlas.
-
-    Raises:
-        InputError: if there is no atlas, or it is not complete.
-    """
+    """Open a complete atlas; raise InputError if there is no atlas, or it is not complete."""
     folder = Path(folder)
     atlas_plan = read_plan(folder)
     if atlas_plan is None:

@@ -32,7 +32,7 @@ COMMANDS = {
     "explore": "Write every head to one HTML page, which any browser opens without Python.",
     "predict": "Print the predictions of a model, before and after a change, and explain them.",
     "generate": "Let a model continue a text or answer in a chat; -o draws a head over prompt and answer.",
-    "check": "Find errors in a mask, weights, a batch or a model. Exit status: 1 for errors, 3 for a question to you.",
+    "check": "Find errors in a mask, weights, a batch or a model. Exit status: 1 for errors, 3 for an open question.",
     "models": "List the models, or print the card of one model.",
     "save": "Save a run to a file, with its settings; 'attnviz open' shows it on any computer.",
     "open": "Open a saved run, weights or your own model in the app; with --verify, exit status 1 if a number differs.",
@@ -178,13 +178,13 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
          {"nargs": "?", "const": "heads", "choices": ("heads", "eigenvalues", "composition")}),
         ("--json", "predict generate check query", "JSON instead of text"),
     ),
-    "how it writes": (
+    "text generation": (
         ("--max-new-tokens N", "generate", "largest number of tokens (64)", _value(_integer, "a whole number", 64)),
         ("--sampling-temperature T", "generate", "divides logits; 0: no sampling (0)", _value(float, "a number", 0.0)),
         ("--top-p P", "generate", "sample from the top words with this share (1)", _value(float, "a number", 1.0)),
         ("--seed N", "generate", "seed of sampling (0)", _value(int, "a whole number", 0)),
     ),
-    "what it should be": (
+    "check": (
         ("--intent MASK", "check", "mask that is meant: causal, two-way, 'causal | prefix(3)' or others below"),
         ("--pad ID", "check", "token id of padding, or none", _value(_pad, "an id; give a whole number, or none")),
         ("--runs WAYS", "check", f"other ways to run a model: all, or some of {', '.join(RUNS)}", {"default": ""}),
@@ -194,7 +194,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("--shape B,H,Q,K", "check", "shape of the scores; masks broadcast to it", _value(_shape, "a shape: B,H,Q,K")),
         ("--strict", "check", "exit status 1 for warnings, too"),
     ),
-    "how it is measured": (
+    "measurement": (
         ("--shard N", "build", "largest number of texts in a shard (1000)", WHOLE | {"default": 1000}),
         ("--keep N", "build", "strongest texts to store for each metric of a head (10)", WHOLE | {"default": 10}),
         ("--pairs N", "build", "strongest pairs of tokens to store per head and shard (200)", WHOLE | {"default": 200}),
@@ -202,13 +202,13 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("--workers N", "build", "number of worker processes (one per core); 0: no workers", WHOLE),
         ("--scheduler ADDRESS", "build", "a Dask scheduler whose workers can open both folders", {"default": ""}),
     ),
-    "what a run may cost": (
+    "limits of a run": (
         ("--seconds N", _SERVERS, "longest estimated time of a run in seconds (120)", AMOUNT),
         ("--memory GB", f"{_SERVERS} build", "largest memory of a run (2), or of a worker (its share)", AMOUNT),
     ),
     "server": (
         ("--port N", _SERVERS, "port (8501)"),
-        ("--address ADDRESS", _SERVERS, "0.0.0.0 lets in other machines, see STREAMLIT_SERVER_ALLOWED_HOSTS (127.0.0.1)"),
+        ("--address ADDRESS", _SERVERS, "0.0.0.0 for other machines; set STREAMLIT_SERVER_ALLOWED_HOSTS (127.0.0.1)"),
         ("--public", _SERVERS, "limit what visitors may do; only models that ship or that ATTNVIZ_MODELS lists"),
         ("--host-name NAME", _SERVERS, "host name of a public app; may be repeated", MANY),
         ("--framed-by ORIGIN", _SERVERS, "site that may show a public app in a frame; may be repeated", MANY),

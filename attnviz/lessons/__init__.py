@@ -1,6 +1,7 @@
-"""The course, whose chapters are a text, a link of the app and one question, and the museum of bugs.
+"""The course of the page Learn, and the museum of bugs, read from files in `assets/lessons`.
 
-The documentation has a page with the right and the wrong map of each bug.
+A chapter of the course is a text, a link of the app and a question. The documentation has a page with the right and the
+wrong map of each bug.
 """
 
 import tomllib
@@ -89,14 +90,14 @@ def link_of(text: str) -> Link:
 
 @cache
 def course() -> Lesson:
-    """The twelve chapters of the page Learn."""
+    """Read the twelve chapters of the page Learn."""
     data = tomllib.loads(assets.path("lessons/course.toml").read_text(encoding="utf-8"))
     return Lesson(data["title"], tuple(map(LessonStep.of, data["step"])), data["closing"])
 
 
 @dataclass(frozen=True)
 class Bug:
-    """Texts about one real bug in attention code.
+    """A real bug in attention code, described in texts.
 
     Attributes:
         name: single word for the link.
@@ -122,6 +123,6 @@ class Bug:
 
 @cache
 def museum() -> tuple[Bug, ...]:
-    """All bugs in order."""
+    """Read all bugs, in order."""
     data = tomllib.loads(assets.path("lessons/bugs.toml").read_text(encoding="utf-8"))
     return tuple(Bug(**{name: text.strip("\n") for name, text in bug.items()}) for bug in data["bug"])

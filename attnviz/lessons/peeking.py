@@ -1,8 +1,8 @@
 """Why a model must not attend to the word it predicts: two small models train on the same random words.
 
 Random words cannot be predicted, so the loss of a model with a causal mask ends at log(WORDS), the loss of a guess. A
-model without a mask copies the answer from the next column, and its training loss goes to zero; when it generates,
-the next column does not exist yet, and the model has learned nothing useful.
+model without a mask copies the answer from the next position, and its training loss goes to zero; when it generates,
+the next position does not exist yet, and the model has learned nothing useful.
 """
 
 import math
@@ -80,7 +80,7 @@ def learn(mask: Mask | None, *, steps: int = STEPS, seed: int = 0, shift: int = 
 
 
 def _loss(model: PeekingHead, mask: Mask | None, shift: int = 1) -> Tensor:
-    """Mean of -log p(next word) over a new batch of random texts, in nats."""
+    """Compute the mean of -log p(next word) over a new batch of random texts, in nats."""
     texts = torch.randint(WORDS, (BATCH, LENGTH))
     logits = model(texts, mask)[:, : LENGTH - shift]
     return F.cross_entropy(logits.flatten(0, 1), texts[:, shift:].flatten())

@@ -176,12 +176,8 @@ def step_of(logits: Tensor) -> float | None:
 def _run_before(
     source: Source, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
 ) -> tuple[Record, tuple[Head, ...], Callable[[tuple[Head, ...]], Edits]]:
-    """Run the model with the given edits, before any further head is switched off.
-
-    Returns:
-        The record, its heads that are on, and a function that makes the edits of a run with a copy of the sentences per
-        head, where this head is off.
-    """
+    """Run the model with the given edits; return the record, its heads that are on, and a function from heads to edits:
+    those of a run with one copy of the sentences per head, in which this head is off."""
     if why := source.read_only or source.alone:
         raise InputError(why)
     resolved, targets = source.resolved(sentences, edits, targets)

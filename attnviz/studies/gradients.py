@@ -128,11 +128,7 @@ def _choose_word(record: Record, token: str | int | None, position: int | None, 
 
 
 def _word_logit(record: Record, logits: Tensor, position: int, id: int, sentence: int) -> tuple[dict[str, Any], Tensor]:
-    """Return the fields of a `WordLogit`, and the logit of the word in a second run with gradients.
-
-    Raises:
-        AttnvizError: if the logits of the second run differ from those of the record.
-    """
+    """Return the fields of a `WordLogit`, and the logit in a second run; raise AttnvizError if the runs differ."""
     first, second = record.prediction.logits[sentence, position], logits[sentence, position]
     finite = first.isfinite()
     difference = float((second.detach().cpu() - first)[finite].abs().max())

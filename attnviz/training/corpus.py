@@ -18,11 +18,11 @@ _LISTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="u
 PHRASES = _LISTS.pop("phrases").strip().splitlines()
 WORDS = {kind: text.split() for kind, text in _LISTS.items()}
 ALONE = [kind for kind in WORDS if kind not in ("verbs", "moves", "objects", "said", "prefixes", "stems", "endings")]
-"""Lists whose words also appear one by one at the end of the corpus."""
+"""Names of the lists whose words also appear one by one in the corpus."""
 SEED, SENTENCES = 0, 30_000
 WORD = r"[\p{L}\p{M}]+(?:['’][\p{L}\p{M}]+)*"
 PARTS = rf" ?{WORD}| ?\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+|\s+(?!\S)|\s+"
-"""Parts of a text that no token crosses: as in GPT-2, but words keep marks and apostrophes; digits in threes."""
+"""Pattern that splits a text before BPE: as in GPT-2, but words keep marks and apostrophes; at most three digits."""
 
 
 def lines(seed: int = SEED, sentences: int = SENTENCES) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A model that learns to repeat: random words with a repeated passage; recipe and card."""
+"""The induction model, which learns to repeat a passage of random words: its texts, recipe and card."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ UNKNOWN = 0.02
 """Share of unknown words in the texts, so that the model knows the token of unknown words."""
 BATCH = 64
 BLIND = 0.05
-"""Weight in the loss of a word that no passage predicts: large enough to keep the model from being confident."""
+"""Weight in the loss of words that no passage predicts: large enough that the model is not confident about them."""
 
 
 @dataclass(frozen=True)

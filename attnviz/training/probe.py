@@ -130,9 +130,9 @@ class Role:
 
     Attributes:
         name: keys that a head with this role attends to, in a few words without a comma.
-        does: clause that begins with "looks".
-        rows: noun for the rows of the role.
-        next: words before which a head does it, separated by spaces; empty if rows are chosen in another way.
+        does: behavior as a clause that begins with "looks".
+        rows: noun for the rows in which the behavior is measured.
+        next: words whose prediction shows the behavior, separated by spaces; empty if rows are chosen otherwise.
     """
 
     name: str
@@ -161,9 +161,9 @@ def findings(
     """
     cards, complete = [], right()
     for head, named in measured.items():
-        telling = {name: part for name, part in named.items() if part.rate >= RATE and part.weight >= WEIGHT}
-        without = right(head) if telling else complete
-        for name, part in sorted(telling.items(), key=lambda item: -item[1].rate):
+        matching = {name: part for name, part in named.items() if part.rate >= RATE and part.weight >= WEIGHT}
+        without = right(head) if matching else complete
+        for name, part in sorted(matching.items(), key=lambda item: -item[1].rate):
             role, first = roles[name], part.rate if by == "rates" else part.weight
             evidence = (
                 f"On {texts}, {part.rate:.1%} of {part.rows:,} {role.rows} have their largest weight there. On average"

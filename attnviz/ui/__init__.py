@@ -1,1 +1,1 @@
-"""The app: the only Streamlit in the package."""
+"""The app; no other part of the package uses Streamlit."""

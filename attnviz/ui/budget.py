@@ -23,13 +23,13 @@ USUAL = {SECONDS: 120.0, GIGABYTES: 2.0}
 
 EMPTIED = 10.0
 """Seconds between two attempts to free memory, as one attempt takes as long as ten runs."""
-_emptied = -math.inf
+_emptied = -math.inf  # time of the last attempt
 
 SHARE = 8
-"""Share of a public server's memory for one run, as 1 / SHARE: the app itself takes half of 1 GB."""
+"""Divisor of a public server's memory that gives the limit of one run: the app itself takes half of 1 GB."""
 
 SILENT = 2.0
-"""Seconds below which a run starts without asking and shows no cost."""
+"""Seconds below which a run starts at once, without a button that shows its cost."""
 
 DIRECT = 8.0
 """Seconds below which a picture is drawn together with the page, without progress."""
@@ -46,13 +46,13 @@ class OverBudget(TooLong):
         self.longest = longest
         InputError.__init__(
             self,
-            f"{cost}; this server takes {in_time(seconds())} and {size(memory())} for a run. Use less of the text, or "
-            "start it with more: attnviz app --seconds N --memory GB.",
+            f"{cost}; this server allows {in_time(seconds())} and {size(memory())} for a run. Shorten the text, or "
+            "start the server with higher limits: attnviz app --seconds N --memory GB.",
         )
 
 
 class Busy(InputError):
-    """Error: a public server cannot take another run at the moment."""
+    """Raised if a public server cannot start another run at the moment."""
 
 
 def seconds() -> float:
@@ -66,10 +66,10 @@ def memory() -> int:
 
 
 def check_memory(needed: int, let_go: Callable[[], object]) -> None:
-    """Check that a public server has `needed` bytes of memory left; other servers are not checked.
+    """Check that a public server has `needed` bytes of memory left; on other servers do nothing.
 
     Args:
-        let_go: function that frees memory, called first if there is too little.
+        let_go: function that frees memory; it is called if there is too little, and then the check is repeated.
 
     Raises:
         Busy: if there is still too little memory.
@@ -99,11 +99,7 @@ def of_runs(count: int, source: Source, sentences: tuple[Sentence, ...], edits: 
 
 
 def check(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
-    """Return the estimated cost of a run.
-
-    Raises:
-        OverBudget: if the cost exceeds the budget.
-    """
+    """Return the estimated cost of a run; raise OverBudget if the cost exceeds the budget."""
     estimated = cost(source, sentences, edits)
     if not source.one_run and (estimated.seconds > seconds() or estimated.bytes > memory()):
         fits = estimate.longest(source, len(sentences[0].tokens), seconds(), memory(), edits, len(sentences))
@@ -112,7 +108,7 @@ def check(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits(
 
 
 def check_work(cost: Estimate) -> None:
-    """Raise OverBudget if work that grows with the square of the tokens costs more than a run may."""
+    """Raise OverBudget if work whose cost grows with the square of the number of tokens exceeds the limits of a run."""
     if cost.seconds > seconds() or cost.bytes > memory():
         most = min(1.0, seconds() / max(cost.seconds, 1e-9), memory() / max(cost.bytes, 1))
         raise OverBudget(cost, int(cost.tokens * math.sqrt(most)))
@@ -120,6 +116,7 @@ def check_work(cost: Estimate) -> None:
 
 @cache
 def _number(name: str) -> float:
+    """Read a limit from its environment variable; by default that of the public preset, else of `USUAL`."""
     preset = public()
     usual = {SECONDS: preset.seconds, GIGABYTES: preset.gigabytes} if preset else USUAL
     text = os.environ.get(name) or str(usual[name])

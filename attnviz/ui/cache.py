@@ -1,6 +1,7 @@
-"""Shared cache of sources, tokens, records and results computed from them; immutable, and limited in bytes.
+"""Shared cache of sources, tokens, records and results, for all sessions; its values are immutable.
 
-All values that outlive one run of a page are kept here. A value that several sessions need at once is computed once.
+Its size in bytes is limited. All values that outlive one run of a page are here. A value that several sessions need at
+once is computed once.
 """
 
 import sys
@@ -56,13 +57,13 @@ def size_of(value: Any) -> int:
 
 
 SHARED: BoundedCache = BoundedCache(int(1e9 * budget.USUAL[budget.GIGABYTES]), size_of)
-"""The cache of all sessions, with as many bytes as a run may take."""
+"""The cache of all sessions; its limit in bytes is that of one run."""
 
 
 def cached(make: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function so that its results are cached by its arguments.
 
-    The key refers to records, their gradients and saved runs by weak references, so that it does not keep them alive.
+    The key has weak references to records, their gradients and saved runs, so that it does not keep them in memory.
     """
 
     @wraps(make)
@@ -73,11 +74,13 @@ def cached(make: Callable[P, R]) -> Callable[P, R]:
 
 
 def _key(make: Callable, args: tuple, kwargs: dict[str, object]) -> tuple:
+    """Build the key of a call: the function's name and its arguments."""
     named = ((name, _key_part(value)) for name, value in kwargs.items())
     return (make.__module__, make.__qualname__, *map(_key_part, args), *named)
 
 
 def _key_part(argument: object) -> object:
+    """Convert an argument to a hashable value, with weak references to large values."""
     if isinstance(argument, slice):  # not hashable before Python 3.12
         return slice, argument.start, argument.stop, argument.step
     if isinstance(argument, tuple | list):
@@ -96,7 +99,7 @@ def _key_part(argument: object) -> object:
 
 
 _has_deaths = Event()
-"""Whether a record of a key was deleted since the keys were last searched, which takes a twentieth of a click."""
+"""Flag that a record of a key was deleted since the last search for such keys, which takes a twentieth of a click."""
 
 
 def _note_death(reference: weakref.ref, deaths: Event = _has_deaths) -> None:  # also at exit, without globals
@@ -104,8 +107,8 @@ def _note_death(reference: weakref.ref, deaths: Event = _has_deaths) -> None:  #
 
 
 def forget_the_dead() -> None:
-    """Drop cached values whose keys refer to deleted records, as nobody can request them again."""
-    while _has_deaths.is_set():  # a dropped record may have held the last reference to another
+    """Drop cached values whose keys refer to deleted records, because they cannot be requested again."""
+    while _has_deaths.is_set():  # a dropped value may have held the last reference to another record
         _has_deaths.clear()
         SHARED.drop(_is_dead)
 
@@ -149,8 +152,8 @@ def texts(typed: str, *, by_line: bool) -> tuple[str, ...]:
         raise InputError("There is no text yet. Type a sentence above, or choose an example.")
     if len(lines) > MOST_SENTENCES:
         raise InputError(
-            f"There are {len(lines):,} lines, and each is a text of its own; a page takes up to {MOST_SENTENCES}. Join "
-            "some lines."
+            f"There are {len(lines):,} lines, and each is a text of its own; a page takes up to {MOST_SENTENCES}. "
+            "Remove or join lines."
         )
     return lines
 
@@ -165,23 +168,19 @@ def check_characters(text: str) -> None:
 
 
 def sentences(source: Source, request: Request) -> tuple[Sentence, ...]:
-    """Tokenize the texts of a request; the cached result does not depend on the edits.
-
-    Raises:
-        OverBudget: if a run on them costs more than this server takes.
-    """
+    """Tokenize the texts of a request, cached; raise OverBudget if a run on them exceeds this server's limits."""
     return _sentences(source, replace(request.prompt, answer=request.answer))
 
 
 @cached
 def _sentences(source: Source, request: Request) -> tuple[Sentence, ...]:
     if request.answer:
-        cut = (source.continued(_sentences(source, request.prompt)[0], request.answer),)
+        tokenized = (source.continued(_sentences(source, request.prompt)[0], request.answer),)
     else:
-        cut = source.sentences(request)
+        tokenized = source.sentences(request)
     if not source.one_run:  # the size of a saved run was checked when it was opened
-        budget.check(source, cut)
-    return cut
+        budget.check(source, tokenized)
+    return tokenized
 
 
 def targets(source: Source, request: Request) -> tuple[Sentence, ...]:
@@ -205,11 +204,11 @@ _source_of_record: weakref.WeakKeyDictionary[Record, object] = weakref.WeakKeyDi
 
 
 def record(source: Source, request: Request) -> Record:
-    """Return the record of running a source on a request.
+    """Run a source on a request and return the record, cached.
 
     Raises:
-        Waiting: if it takes longer than a page may wait.
-        OverBudget: if it costs more than this server takes.
+        Waiting: if the run takes longer than a page may wait.
+        OverBudget: if the run exceeds this server's limits.
     """
     key = "record", _key_part(source), request
     cost = budget.check(source, sentences(source, request), request.edits)
@@ -220,7 +219,7 @@ def record(source: Source, request: Request) -> Record:
 
 
 def maker(record: Record) -> Source:
-    """Source of a record that a page shows, for the code that reproduces the record.
+    """Return the source of a record that a page shows, for Python code that reproduces the record.
 
     Raises:
         LookupError: if no page shows the record.
@@ -230,14 +229,14 @@ def maker(record: Record) -> Source:
 
 
 def _with_request(source: Source, request: Request | None, record: Record) -> Record:
-    """Copy of a record with its request; its source is remembered for `maker`."""
+    """Copy a record, add its request, and remember its source for `maker`."""
     result = replace(record, request=request)
     _source_of_record[result] = _key_part(source)
     return result
 
 
 def _run(key: tuple, source: Source) -> Record:
-    """Run a source, after freeing memory for the record."""
+    """Run a source on the request in the key, after freeing memory for the record."""
     request = key[-1]
     if (result := _used.get(key)) is None:
         read, edits = sentences(source, request), request.edits
@@ -255,7 +254,7 @@ def _drop_all() -> None:
 
 
 def with_stream(source: Source, record: Record) -> Record:
-    """Run again to get a record with its residual stream; waits and costs as in `worked`.
+    """Return the record with its residual stream, from a second run; it may wait, and is limited, as in `worked`.
 
     Raises:
         InputError: if the model has no residual stream to show.
@@ -270,7 +269,7 @@ def _with_stream(source: Source, record: Record) -> Record:
 
 
 def call_origin(source: Source, record: Record, site: Site) -> Origin | None:
-    """Input from which an attention call projects Q, K and V, by running the calls before it again; see `worked`."""
+    """Return the input from which a call projects Q, K and V, by running the calls before it again; see `worked`."""
     before = source.sites[: source.sites.index(site)]
     run = budget.cost(source, record.sentences, record.edits)
     cost = replace(run, seconds=run.seconds * len(before) / len(source.sites))
@@ -284,7 +283,7 @@ def _call_origin(source: Source, record: Record, site: Site) -> Origin | None:
 
 @cached
 def unknown(source: Source, texts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Words that the source does not know, each with the known words of the most similar spelling."""
+    """Find the words that a source does not know, each with the known words of the most similar spelling."""
     return source.unknown([*texts])
 
 
@@ -307,14 +306,14 @@ def worked(
 
     Args:
         runs_model: model that the function runs, on all cores if it is large.
-        names: names of the attention calls that the function runs, if these take the time.
-        unit: unit that the function counts with `core.progress.counted`, if neither calls nor maps take the time.
-        count: number of these units, for a function that takes `report`, to be called with the progress.
+        names: names of the attention calls that the function runs, for its progress.
+        unit: unit of the progress if the function counts neither attention calls nor maps, such as "heads".
+        count: number of these units, for a function that reports its progress to its argument `report`.
         writes: whether the function generates text.
 
     Raises:
-        Waiting: if it takes longer than a page may wait.
-        OverBudget: if it costs more than this server takes.
+        Waiting: if the work takes longer than a page may wait.
+        OverBudget: if the work exceeds this server's limits.
     """
 
     def work() -> R:
@@ -328,6 +327,7 @@ def worked(
 
 
 def _compute(key: tuple, make: Callable[[], R], about: runs.About) -> R:
+    """Return a cached value, compute it at once if it takes little time, or compute it in a job."""
     cost = about.cost
     if cost is None or key in SHARED:
         return SHARED.get(key, make)
@@ -339,10 +339,10 @@ def _compute(key: tuple, make: Callable[[], R], about: runs.About) -> R:
     return runs.get(key, partial(SHARED.get, key, make), about, within=runs.ANEW)
 
 
-# Tables in Arrow format, as Streamlit sends them to the browser; its own conversion by pandas took a third of a click
+# Tables in Arrow format, as the browser gets them; Streamlit's own conversion by pandas took a third of a click
 
 CELLS: weakref.WeakValueDictionary[str, CellNumbers] = weakref.WeakValueDictionary()
-"""Cell values of cached charts, by URL."""
+"""Cell values of cached charts, by the address at which a browser requests them."""
 
 
 class Screen(NamedTuple):
@@ -370,6 +370,7 @@ class Screen(NamedTuple):
 
 
 def _bytes(table: Table | bytes) -> bytes:
+    """Convert the columns of a table to an Arrow stream; bytes are such a stream already."""
     if isinstance(table, bytes):
         return table
     arrow, sink = pa.table(table), pa.BufferOutputStream()
@@ -379,17 +380,17 @@ def _bytes(table: Table | bytes) -> bytes:
 
 
 def screen(figure: Figure) -> Screen:
-    """Return the chart of a figure, cached by its fields, with records as weak references.
+    """Return the chart of a figure, cached by the fields of the figure.
 
     Raises:
-        Waiting: if it takes longer than a page may wait.
-        OverBudget: if it costs more than this server takes.
+        Waiting: if drawing takes longer than a page may wait.
+        OverBudget: if drawing exceeds this server's limits.
     """
     key = _figure_key(figure)
 
     def make() -> Screen:
         rendered = Screen.of(*figure.screen)
-        if figure.cost is not None:  # the description also needs the whole map, and is cheap once its tiles are there
+        if figure.cost is not None:  # the description, too, needs the tiles of the whole map, which are cached now
             description(figure)
         return rendered
 
@@ -397,7 +398,7 @@ def screen(figure: Figure) -> Screen:
 
 
 def description(figure: Figure) -> str:
-    """Description of a figure in words, cached in the same way as its chart."""
+    """Return the description of a figure in words, cached in the same way as its chart."""
     return SHARED.get(("description", *_figure_key(figure)), lambda: figure.description)
 
 

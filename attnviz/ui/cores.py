@@ -1,11 +1,11 @@
 """Number of cores that torch uses in the app: one, or all while a large model runs.
 
-Small computations gain nothing from more threads, and lose much while other programs run: the threads wait for each
-other. Measured on two busy cores: the metrics of 144 heads took 970 ms with two threads and 170 ms with one; on two
-idle cores both took the same time.
+Small computations are not faster with more threads, and much slower while other programs run, because the threads wait
+for each other. Measured on two busy cores: the metrics of 144 heads took 970 ms with two threads and 170 ms with one;
+on two idle cores both took the same time.
 
-torch has one number per thread: the number set in that thread or, without one, the number last set in any thread when
-it first computes. So a run sets the number of its own thread, and leaves 1 as the number last set.
+torch keeps this number for each thread of Python. A thread that has set none takes, at its first computation, the
+number that any thread set last. So a run sets the number of its own thread, and another thread then sets 1.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ import torch
 from attnviz.sources.base import Source
 
 LARGE = 50_000_000
-"""Parameters from which a model counts as large: BERT does, MiniLM does not."""
+"""Number of parameters from which a model counts as large: BERT does, MiniLM does not."""
 
-_core_count: int | None = None
+_core_count: int | None = None  # torch's number of threads before `settle` was called first
 _is_left_alone = False
 """Whether the app runs in the user's own process, whose number of threads it must not change."""
 _lock = Lock()
@@ -37,7 +37,7 @@ def left_alone() -> Iterator[None]:
 
 
 def settle() -> int:
-    """Use one core from now on; returns the number of cores before the first call."""
+    """Use one core from now on; return the number of cores that torch used before the first call."""
     global _core_count
     with _lock:
         own = torch.get_num_threads()  # the call also fixes the number of this thread
@@ -48,15 +48,15 @@ def settle() -> int:
 
 @contextmanager
 def used_by(source: Source | None) -> Iterator[None]:
-    """Use all cores inside the `with` block if the model is large, else one; one, too, for work without a model."""
-    every = 1 if _is_left_alone else settle()
+    """Use all cores inside the `with` block if the model is large; one core for a small model or work without one."""
+    core_count = 1 if _is_left_alone else settle()
     if _is_left_alone or source is None or source.facts is None or source.facts.parameters < LARGE:
         yield
         return
-    torch.set_num_threads(every)
-    last = Thread(target=torch.set_num_threads, args=(1,))
-    last.start()
-    last.join()
+    torch.set_num_threads(core_count)
+    other_thread = Thread(target=torch.set_num_threads, args=(1,))  # so that 1 is the number set last
+    other_thread.start()
+    other_thread.join()
     try:
         yield
     finally:

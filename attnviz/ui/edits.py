@@ -15,13 +15,13 @@ from attnviz.ui.request import change, now
 from attnviz.ui.text import literal, quiet
 
 EMPTY = dict(zip(EMPTY_ROWS, ("zeros", "NaN", "equal weights", "an error"), strict=True))
-"""Results for a query without any open key, with their names in the menu."""
+"""Policies for a query without any open key, with their names in the menu."""
 MOST_NAMED = 4
 """Maximum number of heads that a chip names; for more heads it shows their number."""
 
 
 def of(source: Source) -> Edits:
-    """The chosen edits that apply to this model."""
+    """Return the chosen edits that apply to this model."""
     if source.read_only:
         return Edits()
     edits = link.edits(now(), of_cross=any(site.kind == "cross" for site in source.sites))
@@ -66,14 +66,16 @@ def _changes(source: Source) -> Iterator[tuple[str, Callable[[Choices], Choices]
 
 
 def _back(name: str) -> Callable[[Choices], Choices]:
+    """Return the step that sets a name of the link to its default."""
     return lambda choices: choices.put(**{name: link.NAMES[name].default})
 
 
 def _without_take(take: object) -> Callable[[Choices], Choices]:
+    """Return the step that removes one patch."""
     return lambda choices: choices.put(take=tuple(other for other in choices["take"] if other != take))
 
 
 def with_heads_off(choices: Choices, site: Site, heads: frozenset[int]) -> Choices:
-    """The choices with exactly these heads of a layer off."""
+    """Return the choices with exactly these heads of a layer switched off."""
     others = {(other, head) for other, head in choices["heads_off"] if other != site}
     return choices.put(heads_off=frozenset(others | {(site, head) for head in heads}))

@@ -22,11 +22,7 @@ USES = {"Screen": {"scale": 2}, "Paper": {"preset": "paper"}, "Slide": {"preset"
 
 
 def menu(context: Context, figures: dict[str, Figure], key: str) -> None:
-    """Draw the export menu of a page.
-
-    Args:
-        figures: figures of the page by their names in the menu.
-    """
+    """Draw the export menu of a page; `figures` are its figures by their names in the menu."""
     popover = st.popover("Export", icon=":material/download:", on_change="rerun", key=f"export {key}")
     if not popover.open:
         return
@@ -84,13 +80,13 @@ def _run(context: Context, figures: list[Figure], key: str) -> None:
 
 
 def _state() -> dict[str, Any]:
-    """Choices of the page for the file of a run, without the text and the edits, which the run itself holds."""
+    """Return the choices of the page for the file of a run, without text and edits, which the run itself contains."""
     view = now().without("edits").put(model=cases.without_path(now()["model"]), text=None, target="", answer=())
     return {"state": parse_qs(urlencode(link.write(view)))}
 
 
 def _download(title: str, make: Callable[[], bytes | str], file: str, mime: str, **options: Any) -> None:
-    """Draw a button that saves a file, which is made on the click; an error is then shown in the menu."""
+    """Draw a button that makes and downloads a file; an error is shown in the menu."""
     keep, current = streamlit_internals.file_keeper(mime, file), session()
 
     def contents() -> bytes:

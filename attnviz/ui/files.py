@@ -1,6 +1,6 @@
 """Files that the user opens: a saved run or weights become a model of the session, a text replaces the text.
 
-A link names such a model ``file:case.attn`` but does not contain the file: whoever follows it must open the file too.
+A link names such a model ``file:case.attn`` but does not contain the file: who opens the link must open the file, too.
 """
 
 import codecs
@@ -31,14 +31,10 @@ def opened() -> dict[str, Saved]:
 
 
 def source(model: str) -> Saved:
-    """Return the opened file with this model name.
-
-    Raises:
-        InputError: if the file is not open in this session.
-    """
+    """Return the opened file with this model name; raise InputError if the file is not open in this session."""
     if model not in opened():
         name = quoted(model.removeprefix(PREFIX), LONGEST_NAME)
-        raise InputError(f"The link shows the file {name}, which it does not hold: open it, or choose a model.")
+        raise InputError(f"The link refers to the file {name}: open this file, or choose a model.")
     return opened()[model]
 
 
@@ -56,9 +52,9 @@ def button() -> None:
 
 
 def _open(count: int) -> None:
-    """Open each uploaded file, store a message for each that fails, and free the uploads."""
+    """Open each uploaded file, store a message for each that fails, and free the memory of the uploads."""
     memory = session().memory
-    memory["files taken"] = count + 1  # the next upload box begins empty
+    memory["files taken"] = count + 1  # a new key, so that the upload box is empty again
     messages = []
     for upload in streamlit_internals.peek(f"files {count}") or ():
         name = _name(upload.name)
@@ -73,31 +69,31 @@ def _open(count: int) -> None:
 
 
 def _picture(name: str, content: bytes) -> list[tuple[str, str]]:
-    """Keep a picture or a sound; returns notes, also if the current model reads only text."""
+    """Keep a picture or a sound in the session; return notes, also if the current model reads only text."""
     notes = pictures.take(name, content)
     kind = api.SOURCES.get(now()["model"].partition(":")[0])
     if kind is not None and kind.reads == "text":
         example = "" if name.lower().endswith(media.SOUND_ENDING) else ", such as shapes"
-        notes.append((f"{name} is here, and this model reads text: choose one that reads it{example}.", "notice"))
+        notes.append((f"{name} is open, but this model reads only text: choose another model{example}.", "notice"))
     return notes
 
 
 def _text(name: str, content: bytes) -> list[tuple[str, str]]:
-    """Make a file the text of the page; line breaks become spaces, as they seldom end a sentence."""
-    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    """Use a file as the text of the page; line breaks become spaces, as they seldom end a sentence."""
+    is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        text = content.decode("utf-16" if wide else "utf-8-sig")
+        text = content.decode("utf-16" if is_utf16 else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(
             f"{quoted(name)} is not {error.encoding.upper()} at byte {error.start}: save it as UTF-8."
         ) from None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if "\0" in text or not lines:
-        raise InputError(f"{quoted(name)} holds no text; open one that was saved as plain text.")
+        raise InputError(f"{quoted(name)} has no text; open a plain text file.")
     joined = " ".join(lines)
     cache.check_characters(joined)
     change(lambda choices: choices.without("text").put(text=joined, lines=False))
-    return [(f"The {len(lines)} lines of {name} are one text.", "notice")] if len(lines) > 1 else []
+    return [(f"The {len(lines)} lines of {name} were joined to one text.", "notice")] if len(lines) > 1 else []
 
 
 def _run(name: str, content: bytes) -> list[tuple[str, str]]:
@@ -128,12 +124,13 @@ def _check(saved: Saved) -> None:
     }
     for what, (count, most) in sizes.items():
         if count > most:
-            raise InputError(f"{quoted(saved.name)} has {count:,} {what}; a page shows up to {most:,}. Use the shell.")
+            most_shown = f"a page shows up to {most:,}. Use the command line"
+            raise InputError(f"{quoted(saved.name)} has {count:,} {what}; {most_shown}.")
     if sum(other.record.nbytes for other in (*opened().values(), saved)) > budget.memory():
         raise InputError(f"There is no memory left for {quoted(saved.name)}; reload the page to close other files.")
 
 
 def _name(name: str) -> str:
-    """Name of a file for links and lists, with its ending."""
+    """Shorten the name of a file for links and lists, and keep its ending."""
     plain = "".join(c if c.isprintable() else " " for c in clean(name)).strip() or "file"
     return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 16]}…{plain[-15:]}"

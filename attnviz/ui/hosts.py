@@ -1,4 +1,4 @@
-"""Access to the app, and the public preset, which lets other people open or frame the app and limits their use.
+"""Access control of the app, and the public preset, which lets other people open or frame the app, with limits.
 
 Requests that another web page makes through a visitor's browser are refused, over HTTP and over websockets, and so are
 uploads of one session that together are too large.
@@ -20,7 +20,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.ui.streamlit_internals import is_host_allowed, uploaded_bytes
 
 HEALTH = "/_stcore/health"
-"""Path that answers under any host name, as containers and proxies check it by address; it reveals nothing."""
+"""Path that answers to any host name, because containers and proxies request it by IP address; it reveals nothing."""
 
 METRICS = "/_stcore/metrics"
 """Path of Streamlit's metrics, refused in a public app."""
@@ -88,12 +88,12 @@ def public() -> Public | None:
 
 
 def _split_variable(variable: str, form: str) -> tuple[str, ...]:
-    """Split an environment variable at blanks and commas, and check each part against a pattern."""
+    """Split an environment variable at blanks and commas; raise InputError if a part does not match a pattern."""
     parts = tuple(re.findall(r"[^\s,]+", os.environ.get(variable, "")))
     for part in parts:
         if not re.fullmatch(form, part, re.ASCII):
             example = "attention.example.org" if form == HOST_NAME else "https://portal.example.org"
-            raise InputError(f"{quoted(part)} cannot be used; give for example {example}.")
+            raise InputError(f"{quoted(part)} in {variable} cannot be used; give for example {example}.")
     return parts
 
 
@@ -124,7 +124,7 @@ def serves_others() -> bool:
 
 
 def refusal(headers: Headers, path: str) -> str:
-    """Sentence that says why a request is refused; empty if it is allowed."""
+    """Return a sentence that says why a request is refused; empty if the request is allowed."""
     host, origin = headers.get("host"), headers.get("origin")
     if not is_host_allowed(host):
         return "This app does not answer to that name. STREAMLIT_SERVER_ALLOWED_HOSTS names those that it answers to."
@@ -136,6 +136,7 @@ def refusal(headers: Headers, path: str) -> str:
 
 
 def _is_own(origin: str, host: str) -> bool:
+    """Whether a request comes from a page of the app itself, or from an origin that Streamlit's options allow."""
     if not config.get_option("server.enableCORS") or origin in config.get_option("server.corsAllowedOrigins"):
         return True
     try:
@@ -149,9 +150,9 @@ def _is_own(origin: str, host: str) -> bool:
 # Uploads
 
 TOGETHER = 4
-"""Limit of a session's uploads, being sent or not opened yet, as a multiple of the largest upload."""
+"""Limit of a session's uploads that are being sent or not opened yet, as a multiple of the largest allowed upload."""
 AROUND = 2**16
-"""Maximum number of bytes of a request around the content of an upload."""
+"""Maximum number of bytes of an upload request besides the content of the file."""
 ADDRESS = re.compile(r"/_stcore/upload_file/([^/]+)/[^/]+$")
 
 
@@ -172,7 +173,7 @@ class Uploads:
         length = Headers(scope=scope).get("content-length", "")
         size = int(length) if length.isdecimal() else largest
         if self._pending[session] + uploaded_bytes(session) + size > TOGETHER * largest:
-            refused = "This session has too many bytes of unopened files already; open fewer at once."
+            refused = "This session has uploaded too many bytes at once; upload fewer files."
             await PlainTextResponse(refused, 413)(scope, receive, send)
             return
         self._pending[session] += size

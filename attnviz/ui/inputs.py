@@ -18,7 +18,7 @@ from attnviz.ui.request import change, control, now, session
 from attnviz.ui.text import literal, note, quiet
 
 LONGEST = 20_000
-"""Maximum number of characters in the text box; a longer text is shown shortened and can be replaced by a file."""
+"""Maximum number of characters in the text box; of a longer text only the beginning is shown, and not in a box."""
 MOST_UNKNOWN = 4
 """Maximum number of unknown words that the message names."""
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -34,7 +34,7 @@ PIECES = re.compile(r"\w+|[^\w\s]+")
 
 
 def row(*, visible: bool = True) -> tuple[Source, Request] | None:
-    """Draw the row; returns the model and the request, or None if one cannot be used and the page shows why.
+    """Draw the row; return the model and the request, or None after a message if one of them cannot be used.
 
     Args:
         visible: whether to draw the row; the page Learn chooses model and text itself.
@@ -75,7 +75,7 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
 
 
 def opened(text: str, step: int | None = None) -> Source | None:
-    """The model for its text in the link; None while the model loads and the page shows the progress.
+    """Return the model that a link names; None while the model loads and the page shows the progress.
 
     Raises:
         AttnvizError: if there is no such model, or it does not take these parameters.
@@ -90,7 +90,7 @@ def opened(text: str, step: int | None = None) -> Source | None:
 
 
 def _is_here(text: str) -> bool:
-    """Whether a model ships with attnviz, belongs to this process, or is an opened file."""
+    """Whether a model can be used at once: it ships with attnviz, belongs to this process, or is an opened file."""
     return text.startswith(files.PREFIX) or text.partition(":")[0] in (*api.SOURCES, *api.OFFERED)
 
 
@@ -126,9 +126,9 @@ def _can_read(kind: type[Source], source: Source | None) -> bool:
 
 
 def _with_model(choices: Choices, name: str) -> Choices:
-    """The choices with another model, and with that model's example unless the text was typed.
+    """Return the choices with another model, and with that model's example unless the text was typed.
 
-    A model that has to be searched first is only stored: the choices stay until the model is loaded.
+    A model that must be found and loaded first is only stored, and the choices stay the same until it is loaded.
     """
     name = (name or "").strip()
     if name == OTHER or (name and not _is_here(name)):
@@ -165,7 +165,7 @@ def _forget_name() -> None:
 
 
 def _chosen_text(source: Source) -> str:
-    """The typed text; by default the first example of the model."""
+    """Return the typed text; by default the first example of the model."""
     return _examples(source)[0] if now()["text"] is None else now()["text"]
 
 
@@ -202,19 +202,19 @@ def _text(source: Source, text: str) -> None:
 
 
 def _examples(source: Source) -> list[str]:
-    """Example texts of a model; the first is its default text."""
+    """Return the example texts of a model; the first is its default text."""
     card = source.card.examples if source.card else ()
     return [*(card or source.examples or ("The cat sat on the mat because it was tired",))]
 
 
 def _by_line(text: str) -> bool:
-    """Whether each line is a text of its own; by default for more than one line."""
+    """Whether each line is a text of its own: as chosen, or by default if there are several lines."""
     several = len(text.strip("\r\n").splitlines()) > 1
     return several if now()["lines"] is None else now()["lines"]
 
 
 def _with_text(choices: Choices, text: str | None) -> Choices:
-    """The choices with another text and a cleared selection."""
+    """Return the choices with another text and without a selection."""
     return choices.without("text").put(text=text, lines=None)
 
 
@@ -235,7 +235,7 @@ def _request(source: Source, texts: tuple[str, ...]) -> Request:
 
 
 def _with_chat(source: Source) -> Source:
-    """The model with the chosen chat settings, if it has a chat template."""
+    """Return the model with the chosen chat settings, if it has a chat template."""
     chat = now()["chat"]
     return source if chat is None or not source.can_chat else replace(source, chat=True, system=chat)
 
@@ -249,10 +249,10 @@ def _note_unknown_words(source: Source, lines: tuple[str, ...]) -> None:
     if len(unknown) <= len(words) / 2:
         names = ", ".join(f"“{visible_text(word)}”" for word in list(unknown)[:MOST_UNKNOWN])
         more = "" if len(unknown) <= MOST_UNKNOWN else f" and {len(unknown) - MOST_UNKNOWN} more"
-        note(f"{title} does not know {names}{more}: it reads each as <unk>.", "notice")
+        note(f"{title} does not know {names}{more}: it reads <unk> instead.", "notice")
         return
     count = max(0, len(words) - len(unknown))
-    note(f"This model knows {count} of {len(words)} words: it reads all others as <unk>.", "notice")
+    note(f"This model knows {count} of {len(words)} words: it reads <unk> instead of the others.", "notice")
     reader = next((name for name in (*model_loading.listed(), "scratch") if name != now()["model"]), None)
     if reader is not None:
         st.button(
@@ -285,7 +285,7 @@ def _shorten(source: Source, request: Request) -> None:
 
 
 def _fitting_beginning(source: Source, text: str) -> str:
-    """Longest beginning of a text, in whole words, that the model can read; the whole text if no word fits."""
+    """Find the longest beginning of a text, in whole words, that the model can read; the whole text if no word fits."""
     ends = [match.end() for match in islice(PIECES.finditer(text), source.longest)]
     low, high = 0, len(ends)
     while low < high:
@@ -298,6 +298,7 @@ def _fitting_beginning(source: Source, text: str) -> str:
 
 
 def _reads(source: Source, request: Request) -> bool:
+    """Whether a model can read the texts of a request within this server's limits."""
     try:
         cache.sentences(source, request)
     except AttnvizError:
@@ -306,7 +307,7 @@ def _reads(source: Source, request: Request) -> bool:
 
 
 def _model_that_reads(request: Request) -> str | None:
-    """Name of the first shipped model that can read these texts; None if there is none or the texts are too long."""
+    """Find the first shipped model that can read these texts; None if there is none or the texts are too long."""
     if sum(map(len, request.texts)) > LONGEST_SEARCHED:
         return None
     for name, source_class in api.SOURCES.items():

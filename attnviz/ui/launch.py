@@ -1,4 +1,4 @@
-"""Start of the app from the shell: `streamlit run app.py` for any directory and for an installed wheel."""
+"""Start of the app from the command line, as `streamlit run app.py`, from any directory and for an installed wheel."""
 
 import errno
 import os
@@ -17,14 +17,14 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.ui import hosts, main
 
 ANY = ("0.0.0.0", "::")
-"""Addresses that mean every network interface of the machine."""
+"""Addresses that stand for every network interface of the machine."""
 
 PAGES = tuple(sorted(title.lower() for title in main.PAGES))
 """Names of the pages in an address."""
 
 
 def script() -> Path:
-    """Path of the app's script, with Streamlit's settings in .streamlit beside it; a wheel has both in attnviz/app."""
+    """Return the path of the app's script, next to Streamlit's settings; a wheel has both in attnviz/app."""
     installed = PACKAGE / "app" / "app.py"
     return installed if installed.is_file() else PACKAGE.parent / "app.py"
 
@@ -34,7 +34,7 @@ def launch(address: str, port: int, browser: bool, link: str = "") -> None:
 
     Args:
         browser: whether to open a browser once the app answers, on a machine with a screen.
-        link: page and choices to open: a link copied from the app, or its part after the port.
+        link: page and choices to open: a link copied from the app, or only its part after the port.
 
     Raises:
         InputError: if the port or address cannot be used, or a setting of Streamlit or the public preset is invalid.
@@ -68,7 +68,7 @@ def welcome() -> None:
 
 
 def _path_of_link(link: str) -> str:
-    """Path and query of a link; its host and port are ignored.
+    """Return path and query of a link, without its host and port.
 
     Raises:
         InputError: if the link is malformed or names an unknown page.
@@ -102,7 +102,7 @@ def check_free(address: str, port: int, option: str = "--port") -> None:
     except (OSError, UnicodeError) as error:
         reasons = {
             errno.EADDRINUSE: f"Port {port} is in use; choose another one with {option}.",
-            errno.EACCES: f"Port {port} is kept for the system; choose one from 1024 on with {option}.",
+            errno.EACCES: f"Port {port} is reserved for the system; choose 1024 or above with {option}.",
         }
         other = f"{quoted(address)} is not an address of this machine; 127.0.0.1 always is."
         raise InputError(reasons.get(error.errno if isinstance(error, OSError) else None, other)) from error

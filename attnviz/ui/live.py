@@ -1,4 +1,4 @@
-"""The app inside the user's own process: a thread serves it, and it shows models of that process."""
+"""The app inside the user's own process: a thread serves the app, which can show models of this process."""
 
 import asyncio
 import html
@@ -48,7 +48,7 @@ class OpenApp:
     _name: str | None = field(repr=False)
 
     def wait(self) -> None:
-        """Block until Ctrl+C or `stop`, for the end of a script."""
+        """Block until Ctrl+C or `stop`; call it at the end of a script."""
         try:
             while (serving := _serving) is not None and self in serving.apps:
                 serving.ended.wait(1)
@@ -127,7 +127,7 @@ def show(
 
 
 def _choices(source: Source) -> Choices:
-    """Choices of a model that any server can open: its name, its parameters and its training step."""
+    """Return the choices for a model that `attnviz.load` finds: its name, its parameters and its training step."""
     if source.id not in api.SOURCES:
         return Choices({"model": source.id})
     values = {parameter.name: getattr(source, parameter.name) for parameter in parameters(type(source))}
@@ -135,11 +135,11 @@ def _choices(source: Source) -> Choices:
 
 
 class _Serving:
-    """The app's server in its own thread; signal handlers of the process stay unchanged."""
+    """The app's server in a thread of its own; it does not change the signal handlers of the process."""
 
     def __init__(self, port: int):
         if runtime.exists():
-            raise InputError("This process serves a Streamlit app already; run attnviz.show in another one.")
+            raise InputError("This process serves a Streamlit app already; run attnviz.show in another process.")
         self.apps: list[OpenApp] = []
         self.ended = threading.Event()
         self._socket = _listen(port)
@@ -201,6 +201,7 @@ _lock = threading.RLock()
 
 
 def _listen(port: int) -> socket.socket:
+    """Open a socket for the server; port 0 takes a free port."""
     if port:
         launch.check_free(HOST, port, option="port=")
     listening = socket.socket(proto=socket.IPPROTO_TCP)  # asyncio disables Nagle's delay only if `proto` is set

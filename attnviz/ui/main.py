@@ -1,6 +1,6 @@
-"""The app: six pages under one row with the model and the text, and one link that holds all choices.
+"""The app: six pages below a row with the model and the text; the link in the address holds all choices.
 
-The module imports nothing large at its top, so that the frame of a page appears at once.
+Large modules are imported in functions, so that the frame of a page appears at once.
 """
 
 import sys
@@ -16,7 +16,7 @@ from attnviz.core.errors import AttnvizError, TooLong
 PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Learn")
 """Titles of the pages; each page is the module of that name in `attnviz.ui.pages`."""
 FIRST = {"model": "story", "layer": "d1", "head": "0"}
-"""Choices that a first visit opens."""
+"""Choices of a first visit, as parameters of a link."""
 OPEN = "--open"
 """Argument of the app's script; the next argument is the page to open, with its choices."""
 
@@ -53,7 +53,7 @@ def above(title: str) -> None:
 
 
 def _opening() -> tuple[str, dict[str, str]]:
-    """The page and the choices that an address without any opens: those given to the shell, else the defaults."""
+    """Return the page and the choices for an address without choices: those of the command line, else the defaults."""
     if sys.argv[1:2] != [OPEN]:
         return PAGES[0], FIRST
     target = urlsplit(sys.argv[2])

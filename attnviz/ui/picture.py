@@ -28,13 +28,13 @@ def picture(
     """Draw a figure in its own frame, or its progress while the figure takes long.
 
     Args:
-        key: name of the picture on its page, under which its clicks are counted.
+        key: name of the picture, for its widget and the number of its clicks.
         select: name of the selection in the chart.
         on_click: function to call with the fields of the clicked mark, once for each click.
         on_escape: function to call when Escape clears the selection.
         on_zoom: function to call with the part of a large map that a drag or the mouse wheel selects.
-        on_drag: function to call, on a grid with a brush, with the ranges of a drag, {"row": [1.2, 3.4], "column":
-            ...}, and with {} at the end of the drag.
+        on_drag: function to call with the ranges of a drag on a grid that can be painted, {"row": [1.2, 3.4],
+            "column": ...}, and with {} at the end of the drag.
     """
     if on_click:
         figure = replace(figure, rev=session().clicks.get(key, 0))
@@ -50,6 +50,7 @@ def picture(
     name = f"{key} {'pixels' if 'marks' in screen.spec else 'marks'}"
 
     def report() -> None:
+        """Pass what the browser reports, such as a click, to the matching function."""
         selection = streamlit_internals.peek(name)["selection"]
         if (part := selection.get("zoom")) and clicked(key, part[0]):
             on_zoom(part[0])

@@ -1,4 +1,4 @@
-"""Pictures and sounds as input of a model: an example, or a file that was opened in this session."""
+"""Pictures and sounds as inputs of a model: examples, and files that were opened in this session."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -17,22 +17,22 @@ from attnviz.ui import cache
 from attnviz.ui.request import change, control, now, session
 
 NONE = "none"
-"""Choice of no picture, for a model that can also read text alone."""
+"""Option for no picture, for a model that can also read text alone."""
 MOST = 4
 """Maximum number of pictures and sounds that a session keeps."""
 
 
 def own() -> dict[str, Picture]:
-    """Pictures and sounds of this session by file name, the newest last."""
+    """Return the pictures and sounds of this session by file name, the newest last."""
     return session().memory.setdefault("pictures", {})
 
 
 def names(source: Source) -> list[str]:
-    """Names of the pictures or sounds that a model can read: opened files, examples, and `NONE` if optional."""
-    hears = source.reads == "sound"
-    mine = [name for name, picture in own().items() if isinstance(picture, Sound) == hears]
-    shipped = [name for name, path in EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == hears]
-    return [*reversed(mine), *shipped, *([NONE] if source.reads == "both" else [])]
+    """Return the names of all pictures or sounds that a model can read: opened files, examples, `NONE` if optional."""
+    is_sound = source.reads == "sound"
+    opened = [name for name, picture in own().items() if isinstance(picture, Sound) == is_sound]
+    shipped = [name for name, path in EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == is_sound]
+    return [*reversed(opened), *shipped, *([NONE] if source.reads == "both" else [])]
 
 
 def row(source: Source) -> None:
@@ -55,7 +55,7 @@ def row(source: Source) -> None:
 
 
 def take(name: str, content: bytes) -> list[tuple[str, str]]:
-    """Keep the picture or sound of a file and choose it; returns notes on how it was changed to be read."""
+    """Keep the picture or sound of a file, and choose it; return notes on changes to it, such as a smaller size."""
     if name.lower().endswith(media.SOUND_ENDING):
         picture, notes = media.read_sound(name, content), ()
     else:
@@ -95,7 +95,7 @@ def with_picture(source: Source, request: Request, *, gray: bool = True) -> Requ
 
 
 def name_of(picture: Picture) -> str:
-    """Name of a picture among the session's files and the examples.
+    """Look up the name of a picture among the session's files and the examples.
 
     Raises:
         LookupError: if the picture is neither, for example because some patches are gray.

@@ -14,11 +14,7 @@ from attnviz.ui.toolbar import Context
 
 
 def sentence(context: Context, position: int | None = None) -> str:
-    """Sentence with the model's prediction for the text or after a position; empty if it predicts nothing.
-
-    Args:
-        position: index of a token; by default `Context.position`.
-    """
+    """Write the prediction for the text or after a position (by default `Context.position`); empty if there is none."""
     record, text = context.record, context.sentence
     if analysis.is_number(record):
         return f"Predicted number: {label_value(record, analysis.labels(record, sentence=text)[0].probability)}."
@@ -44,7 +40,7 @@ def sentence(context: Context, position: int | None = None) -> str:
 
 
 def panel(context: Context, position: int | None = None) -> dict[str, Figure]:
-    """Draw the sentence and a figure of its numbers; returns the figure by its name in the export menu."""
+    """Draw the sentence and a figure of its numbers; return the figure by its name in the export menu."""
     if text := sentence(context, position):
         block(text, "large")
     if (named := figure(context, position)) is None:
@@ -55,7 +51,7 @@ def panel(context: Context, position: int | None = None) -> dict[str, Figure]:
 
 
 def figure(context: Context, position: int | None = None) -> tuple[str, Figure] | None:
-    """Name and figure of the predictions; None if the model predicts nothing."""
+    """Make the figure of the predictions, and its name; None if the model predicts nothing."""
     record, before = context.record, context.before
     options = {"before": before, "sentence": context.sentence, "dark": context.dark}
     if record.labels is not None:
@@ -69,7 +65,7 @@ def figure(context: Context, position: int | None = None) -> tuple[str, Figure] 
 
 
 def _written_text(context: Context) -> str:
-    """Sentence with the text that the model wrote, and the text without the edits if that differs."""
+    """Write which text the model generated, and which it generates without the edits if that differs."""
     if context.request.targets:
         return f"The decoder reads your target: “{context.request.targets[context.sentence]}”"
     texts = [run.prediction.written[context.sentence] for run in (context.record, context.before) if run is not None]
@@ -78,11 +74,7 @@ def _written_text(context: Context) -> str:
 
 
 def _top_word(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str] = quoted) -> str:
-    """The most probable word and its probability, and both without the edits.
-
-    Args:
-        quote: function that formats a word for the sentence.
-    """
+    """Write the most probable word and its probability, and both without the edits; `quote` formats a word."""
     if not ranked or math.isnan(ranked[0].probability):
         return "the probabilities are not numbers"
     new = ranked[0]
@@ -97,14 +89,14 @@ def _top_word(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str]
 
 
 def _vector_sentence(context: Context) -> str:
-    """Sentence with the distance that the edits moved the text's vector, or with the two most similar texts."""
+    """Write how far the edits moved the vector of the text or, without edits, which two texts are most similar."""
     if context.record.vectors is None:
         return ""
     if context.before is not None:
         moved = float(analysis.shift(context.before, context.record)[context.sentence])
         return f"The vector of the text moved by {moved:.2f} (1 − cosine)."
-    alike = analysis.similarity(context.record)
+    cosines = analysis.similarity(context.record)
     count = len(context.record.sentences)
-    pairs = [(float(alike[i, j]), i + 1, j + 1) for i in range(count) for j in range(i + 1, count)]
-    cosine, first, second = max((pair for pair in pairs if pair[0] == pair[0]), default=(math.nan, 0, 0))
-    return "" if math.isnan(cosine) else f"Texts {first} and {second} are most alike: cosine {cosine:.2f}."
+    pairs = [(float(cosines[i, j]), i + 1, j + 1) for i in range(count) for j in range(i + 1, count)]
+    cosine, first, second = max((pair for pair in pairs if not math.isnan(pair[0])), default=(math.nan, 0, 0))
+    return "" if math.isnan(cosine) else f"Texts {first} and {second} are most similar: cosine {cosine:.2f}."

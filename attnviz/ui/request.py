@@ -1,8 +1,8 @@
 """Choices of a session: read from and written to the link, shown and changed by widgets.
 
-A widget stores no state: it gets its value before it is drawn, and its reports become choices. (Streamlit's own `bind`
-was tried: it adds no entry to the browser's history, so that Back leaves the app, and after a callback the address
-holds the choices of the previous run.)
+A widget stores no state: it gets its value from the choices before it is drawn, and what it reports changes the
+choices. (Streamlit's own `bind` was tried: it adds no entry to the browser's history, so that Back leaves the app, and
+after a callback the address holds the choices of the previous run.)
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from attnviz.ui.text import note
 REMEMBERED = 100
 """Maximum number of undo steps, and of addresses in a session that Back and Forward can restore."""
 TURNED = ("slider", "select_slider", "number_input")
-"""Widgets whose value a held key changes while the page is drawn; setting the value again would move them back."""
+"""Widgets whose value can change while the page is drawn, such as by a held key; setting it would move them back."""
 
 CHOSEN = object()
 """Marker for `control`: the widget shows the choice itself."""
@@ -43,9 +43,10 @@ class TabState:
         visited: choices by their address, as some are too long for an address.
         clicks: number of clicks on each picture, so that the same place can be clicked again.
         own: choices, past and future outside of the course, which chapters do not change.
+        turned: hash of the page on which each widget of `TURNED` was drawn last.
         linked: settings of the opened link, until the user changes a choice or opens another page.
         page: title of the page that was drawn last.
-        notices: place on the page for sentences about the link.
+        notices: container on the page for messages about the link.
     """
 
     choices: Choices = field(default_factory=Choices)
@@ -65,7 +66,7 @@ class TabState:
 
 
 def session() -> TabState:
-    """State of the browser tab of this run."""
+    """Return the state of the browser tab of this run."""
     current = streamlit_internals.peek(_KEY)
     if current is None:
         current = st.session_state[_KEY] = TabState()
@@ -73,12 +74,12 @@ def session() -> TabState:
 
 
 def now() -> Choices:
-    """Current choices."""
+    """Return the current choices."""
     return session().choices
 
 
 def change(step: Callable[[Choices], Choices]) -> None:
-    """Replace the current choices by `step` of them, and keep the old choices for undo."""
+    """Apply the function `step` to the current choices, and keep the old choices for undo."""
     current = session()
     after = step(current.choices)
     if after.without("tab") != current.choices.without("tab"):
@@ -87,7 +88,7 @@ def change(step: Callable[[Choices], Choices]) -> None:
 
 
 def turn_to(title: str) -> None:
-    """Store the title of the page being drawn; on another page than the link's, its settings need no message."""
+    """Store the title of the page being drawn; after a change of the page, settings of the link need no message."""
     current = session()
     if current.page not in ("", title):
         current.linked = {}
@@ -100,7 +101,7 @@ def put(**values: Any) -> None:
 
 
 def open_page(title: str, **values: Any) -> None:
-    """Set choices and open another page; a text replaces the text with all that belongs to it."""
+    """Set choices and open another page; a new text also clears all choices that belong to the old text."""
     change(lambda choices: (choices.without("text") if "text" in values else choices).put(**values))
     session().memory["open"] = title
 
@@ -165,7 +166,7 @@ def choice(
 
 
 def allowed(name: str, options: Sequence[Any], opening: Any = None) -> Any:
-    """The choice of a name if it is an option, else `opening`, with a message if the choice came from the link."""
+    """Return the choice of a name if it is an option, else `opening`, with a message if it came from the link."""
     current, value = session(), now()[name]
     if value in options:
         return value
@@ -180,7 +181,7 @@ def allowed(name: str, options: Sequence[Any], opening: Any = None) -> Any:
 
 
 def complain() -> None:
-    """Show once which settings of the opened link are not possible; later messages appear in the same place."""
+    """Show once which settings of the opened link are not possible; later messages appear in the same container."""
     current = session()
     current.notices = st.container()
     with current.notices:
@@ -208,10 +209,11 @@ def clicked(picture: str, point: dict) -> bool:
 def arrive(first: dict[str, str]) -> bool:
     """Read the choices from the address when a session begins and after Back and Forward.
 
-    Returns True if the address was empty and `first` was used.
-
     Args:
-        first: choices for the first visit of an empty address.
+        first: choices for a first visit with an empty address.
+
+    Returns:
+        Whether the address was empty and `first` was used.
     """
     current, address = session(), _address()
     browsed = streamlit_internals.is_history_navigation() or address not in current.written
@@ -226,26 +228,22 @@ def arrive(first: dict[str, str]) -> bool:
         change(lambda _: choices)
     is_first, current.opened = not current.opened, True
     current.choices, current.complaints, current.linked = choices, complaints, {**choices.chosen}
-    if is_first:  # a typed address may hold brackets as they are, behind which charts do not find their colors
+    if is_first:  # charts do not find their colors if a typed address has unescaped brackets
         write_address(anew=True)
     return is_first and not address
 
 
 def write_address(*, anew: bool = False) -> None:
-    """Write the choices into the address of the page.
-
-    Args:
-        anew: whether to write the address even if it already holds these choices.
-    """
+    """Write the choices into the address of the page; with `anew`, even if the address has these choices already."""
     current, address = session(), _address()
     if current.choices["chapter"] is None:
         current.own = current.choices, current.past, current.future
-    held = link.write(current.choices)
-    if held != address or anew:
-        st.query_params.from_dict(held)
+    new_address = link.write(current.choices)
+    if new_address != address or anew:
+        st.query_params.from_dict(new_address)
         since = current.written[current.written.index(address) :] if address in current.written else (address,)
-        current.written = (*since, held)
-    current.visited[_sorted_items(held)] = current.choices
+        current.written = (*since, new_address)
+    current.visited[_sorted_items(new_address)] = current.choices
     while len(current.visited) > REMEMBERED:
         del current.visited[next(iter(current.visited))]
 

@@ -20,7 +20,7 @@ from attnviz.ui.text import large, literal, note, quiet
 AT_ONCE = 0.3
 """Seconds that a page waits for a run before it shows progress."""
 ANEW = 1.0
-"""Seconds that a page waits for a picture before it shows progress; longer, as its cost was checked before."""
+"""Seconds that a page waits for a picture before it shows progress."""
 EVERY = 0.5
 """Seconds between two updates of the progress of a job."""
 
@@ -32,13 +32,13 @@ LOADS = Jobs(at_once=4, is_connected=streamlit_internals.is_connected, gives_up=
 
 @dataclass(frozen=True)
 class About:
-    """A description of a job.
+    """Description of a job, for its progress on the page.
 
     Attributes:
         cost: estimated cost.
         names: names of its attention calls in order; empty for a picture.
         unit: unit of its progress, such as "heads", if it counts neither calls nor maps.
-        writes: whether it generates text, whose part so far is used when it is stopped.
+        writes: whether it generates text; if the user stops it, the text so far is used.
     """
 
     cost: Estimate
@@ -76,15 +76,15 @@ class About:
         return job.share, f"{call} · {job.share:.0%} of all attention"
 
     def remark(self, job: Job) -> str:
-        """A line under the progress; empty for text generation."""
+        """Line under the progress bar; empty for text generation."""
         passed, seconds = in_time(time.monotonic() - job.begun), in_time(self.seconds)
         return "" if self.writes else f"{self.cost.tokens:,} tokens · {passed} of about {seconds}"
 
 
 class Waiting(Exception):
-    """A value is still being computed, or was canceled; the page shows the job's progress instead.
+    """Raised while a job is running or after it was canceled; the page then shows the job's progress.
 
-    It is not an `AttnvizError`, as nothing is wrong.
+    It is not an `AttnvizError`, because it is not an error.
     """
 
     def __init__(self, job: Job):
@@ -94,7 +94,7 @@ class Waiting(Exception):
 
 @contextmanager
 def place(name: str) -> Iterator[None]:
-    """Draw an independent part of the app in the `with` block, then leave the jobs that it no longer waits for."""
+    """Context manager for an independent part of the app; at the end it leaves the jobs that it no longer requests."""
     memory = session().memory
     waits = memory.setdefault("waits for", {})
     memory["place"], memory["bars"] = name, 0
@@ -108,7 +108,7 @@ def place(name: str) -> Iterator[None]:
 
 
 def leave() -> None:
-    """Stop waiting for all jobs except those that a part of the app still needs."""
+    """Leave all jobs of this session except those that a part of the app still waits for."""
     session().memory["waited for"] = {}
     keys = {key for jobs in session().memory.get("waits for", {}).values() for key in jobs}
     for jobs in (JOBS, LOADS):
@@ -118,7 +118,7 @@ def leave() -> None:
 def get(
     key: Hashable, make: Callable[[], object], about: Any, *, within: float | None = None, jobs: Jobs = JOBS
 ) -> Any:
-    """The value of a job if it finishes in time; an error of the job is raised here.
+    """Return the value of a job, which is started if needed; an error of the job is raised here.
 
     Args:
         about: `About`, or an object with the same properties and methods.
@@ -141,10 +141,10 @@ def get(
 
 
 def _spend(key: Hashable, seconds: float) -> None:
-    """Charge a long run to a visitor of a public app.
+    """Add a long run to the account of a visitor of a public app.
 
     Raises:
-        Busy: if the session's runs of the last minute would exceed `seconds_per_minute`.
+        Busy: if the visitor's runs of the last minute would exceed `seconds_per_minute`.
     """
     if (preset := public()) is None or not seconds:
         return
@@ -153,7 +153,7 @@ def _spend(key: Hashable, seconds: float) -> None:
     if key not in spent and spent and seconds + sum(took for _, took in spent.values()) > preset.seconds_per_minute:
         wait = math.ceil(min(begun for begun, _ in spent.values()) + 60 - now)
         raise budget.Busy(
-            f"You began long runs for {preset.seconds_per_minute:g} s within a minute, all that a visitor may here; "
+            f"You started long runs of {preset.seconds_per_minute:g} s within a minute, the limit of this server; "
             f"try again in {wait} s."
         )
     memory["spent"] = {key: (now, seconds), **spent}
@@ -161,7 +161,7 @@ def _spend(key: Hashable, seconds: float) -> None:
 
 @contextmanager
 def part() -> Iterator[None]:
-    """Draw a part of a page in the `with` block; its progress or error appears there and stops no other part."""
+    """Context manager for a part of a page: its progress or error is shown in its place, and other parts are drawn."""
     try:
         yield
     except Waiting as waiting:
@@ -210,7 +210,7 @@ def _watch(job: Job) -> None:
 
 
 def is_requested(key: str, what: Hashable, cost: Estimate, label: str) -> bool:
-    """Whether to do some work: True if it is short or its button was clicked; else the button with the cost is drawn.
+    """Whether to start some work: True if it is short or its button was clicked; else draw the button with the cost.
 
     Args:
         key: key of the button.

@@ -30,7 +30,7 @@ PAGE = Path(__file__).parent / "script" / "main.py"
 
 
 def _inline_scripts() -> str:
-    """Hashes of the inline scripts of Streamlit's page and of our own, the only inline code that may run."""
+    """Return the hashes of Streamlit's and our own inline scripts, the only inline code that may run."""
     page = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
     scripts = [*re.findall(r"<script>(.*?)</script>", page, re.DOTALL), *SCRIPTS]
     return " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
@@ -38,7 +38,7 @@ def _inline_scripts() -> str:
 
 @cache
 def security_headers() -> dict[str, str]:
-    """Security headers for every response."""
+    """Build the security headers of every response."""
     preset = hosts.public()
     policy = (
         "default-src 'self'",
@@ -60,7 +60,7 @@ def security_headers() -> dict[str, str]:
 
 
 class Headers:
-    """Middleware that adds headers: the browser loads nothing from other hosts and runs no text as code."""
+    """Middleware that adds security headers: the browser loads nothing from other hosts and runs no text as code."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -76,7 +76,7 @@ class Headers:
 
 
 async def cell_values(request: Request) -> Response:
-    """Respond with the exact cell values of a large map, for the readout; with an empty list once they are gone."""
+    """Answer with the exact cell values of a large map, for the readout; with an empty list if they are not cached."""
     from attnviz.ui.cache import CELLS
 
     address = f"cells/{request.path_params['name']}"
@@ -87,7 +87,7 @@ async def cell_values(request: Request) -> Response:
 
 
 async def no_server(request: Request) -> Response:
-    """Answer Streamlit's probe for a server under the address of a page; a 404 would be an error in the console."""
+    """Answer Streamlit's search for its server below a page's address; a 404 would be an error in the console."""
     return Response(status_code=300)
 
 

@@ -29,7 +29,7 @@ class NoSnippet(Exception):
 
 
 def python(figure: Figure) -> str:
-    """Code that makes a figure and saves it; empty if a part of the figure, such as a test, cannot be code."""
+    """Write code that makes a figure and saves it; empty if an argument of the figure cannot be written as code."""
     snippet = _Snippet()
     first, named = figure.arguments
     name = next((name for name in figures.__all__ if getattr(figures, name) is type(figure)), "")
@@ -45,7 +45,7 @@ def python(figure: Figure) -> str:
 
 
 class _Snippet:
-    """Builder of code: values as expressions, their imports, and the lines that make their records."""
+    """Writer of code: it turns values into expressions, and collects imports and the lines that make records."""
 
     def __init__(self):
         self.names: dict[str, set[str]] = {}
@@ -57,11 +57,7 @@ class _Snippet:
         return f"{name}({', '.join(arguments)})"
 
     def value(self, value: Any) -> str:
-        """Expression that evaluates to a value.
-
-        Raises:
-            NoSnippet: if the value cannot be written as code.
-        """
+        """Write an expression that evaluates to a value; raise NoSnippet if the value cannot be written as code."""
         if isinstance(value, Record):
             return self._record(value)
         if isinstance(value, AlignedPair):
@@ -85,7 +81,7 @@ class _Snippet:
         raise NoSnippet
 
     def _dataclass(self, value: Any) -> str:
-        """Constructor call with the fields that differ from their defaults; a mask is written as text."""
+        """Write a constructor call with the fields that differ from their defaults; a mask is written as text."""
         if isinstance(value, Mask):
             try:
                 return self.call("attnviz.mask", [value.text], {})
@@ -104,17 +100,18 @@ class _Snippet:
         return self.call(name, first, named)
 
     def _record(self, record: Record) -> str:
-        """Variable name of a record; the first use also adds the line that creates the record."""
+        """Return the variable name of a record; the first use also adds the line that creates the record."""
         if not any(other is record for other in self.records):
             source, request = self._source(cache.maker(record)), record.request
-            by = next((other for other in self.records if record.targets and other.targets is record.targets), None)
+            shared = (other for other in self.records if record.targets and other.targets is record.targets)
+            first_run = next(shared, None)  # its decoder's words are the decoder input of this run
             prompt, edits = self._prompt(request), [] if record.edits == Edits() else [self.value(record.edits)]
             named = [f"target={self._texts(request.targets)}"] if request.targets else []
             named += [f"continued={self.value(request.answer)}"] if request.answer else []
             named += ["stream=True"] if record.stream is not None else []
             code = f"attnviz.analyze({', '.join([prompt, source, *edits, *named])})"
-            if by is not None:  # the decoder reads the output of that run's decoder
-                name = self._name(by)
+            if first_run is not None:
+                name = self._name(first_run)
                 code = f"{source}.run({', '.join([f'{name}.sentences', *edits, f'targets={name}.targets'])})"
             self.records.append(record)
             self.lines.append(f"{self._name(record)} = {code}")
@@ -128,7 +125,7 @@ class _Snippet:
         return self.value(texts[0] if len(texts) == 1 else [*texts])
 
     def _prompt(self, request: Request) -> str:
-        """Expression for the texts with their pictures; a picture is an example or the user's own file by name."""
+        """Write an expression for the texts with their pictures; a picture is an example, or a file by its name."""
         if not request.pictures:
             return self._texts(request.texts)
         (picture,), make = request.pictures[0], "attnviz.picture"
@@ -139,10 +136,11 @@ class _Snippet:
             self.names.setdefault("attnviz.core", set()).add("assets")
             path = pictures.EXAMPLES[name]
             file = self.call("assets.path", [f"{path.parent.name}/{path.name}"], {})
-        each = [f"{make}({file}{f', text={self.value(text)}' if text else ''})" for text in request.texts]
-        return each[0] if len(each) == 1 else f"[{', '.join(each)}]"
+        prompts = [f"{make}({file}{f', text={self.value(text)}' if text else ''})" for text in request.texts]
+        return prompts[0] if len(prompts) == 1 else f"[{', '.join(prompts)}]"
 
     def _source(self, source: Source) -> str:
+        """Write an expression for a source; a source of this process is a variable for the reader to fill in."""
         if source.id in api.OFFERED:
             if not self.lines:
                 self.lines.append(f"source = ...  # your model {self.value(source.id)}")

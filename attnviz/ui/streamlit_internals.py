@@ -1,4 +1,4 @@
-"""Every use of Streamlit beyond its documented interface; written for streamlit~=1.67.0."""
+"""All uses of Streamlit beyond its documented interface; written for streamlit~=1.67.0."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +15,7 @@ from streamlit.web.server.starlette import starlette_websocket
 
 
 def session_id() -> str:
-    """Id of this session, by which shared jobs know who waits for them; empty in a test."""
+    """Return the id of this session, by which shared jobs know which sessions wait for them; empty in a test."""
     context = get_script_run_ctx()
     return context.session_id if context else ""
 
@@ -26,7 +26,7 @@ def is_host_allowed(host: str | None) -> bool:
 
 
 def is_connected(session: str) -> bool:
-    """Whether a browser is connected to a session; jobs of other sessions end. True without a server, as in tests."""
+    """Whether a browser is connected to a session, whose jobs end otherwise. True without a server, as in tests."""
     return not runtime.exists() or bool(runtime.get_instance().is_active_session(session))
 
 
@@ -36,14 +36,14 @@ def is_history_navigation() -> bool:
 
 
 def page_hash() -> str:
-    """Hash of the page that this run draws, known even before `st.navigation` is called."""
+    """Return the hash of the page that this run draws; it is known before `st.navigation` is called."""
     return get_script_run_ctx().page_script_hash
 
 
 def peek(key: str, default: Any = None) -> Any:
-    """Return a value of `st.session_state`, or the default.
+    """Return a value of `st.session_state`, or the default, without stopping the run.
 
-    Each access to `st.session_state` stops the run if another run is requested. In a callback Streamlit hides this
+    An access to `st.session_state` itself stops the run if another run is requested. In a callback Streamlit hides this
     stop, and the rest of the callback, with the reported value, is lost.
     """
     with suppress(KeyError):
@@ -66,8 +66,8 @@ def uploaded_bytes(session: str) -> int:
 def file_keeper(mime: str, name: str) -> Callable[[bytes], None]:
     """Return a function that keeps the file of a download in memory until the session's next download.
 
-    Streamlit drops the file after two runs of any session, so with many users before the browser has fetched it. The
-    function is called outside of a run but needs the session, so it uses a thread with the context of this run.
+    Streamlit deletes the file after two runs of any session: with many users, this is before the browser has loaded it.
+    The function is called outside of a run but needs the session, so it uses a thread with the context of this run.
     """
     context = get_script_run_ctx()
 

@@ -17,7 +17,7 @@ MARKS = re.compile(r"[\\`*_\[\]#$~<>&|!+\-:@]")
 """Characters with a meaning in Markdown, also at the beginning of a line."""
 
 PARTED = re.compile(r"(?<=[:@])|(?<=[-<>])(?=[-<>=])|(?<=www)(?=\.)|^(?=\d+[.)])", re.IGNORECASE)
-"""Positions to split what Streamlit replaces despite escapes: emoji names, addresses, arrows, numbers of lists."""
+"""Positions for a word joiner, which stops replacements that escapes do not stop: emoji, addresses, arrows, lists."""
 
 
 def clean(text: str) -> str:
@@ -56,7 +56,7 @@ def verdict(text: str, kind: str) -> None:
 
 
 def in_words(text: str) -> None:
-    """Draw the sentence about the selection."""
+    """Draw a sentence about the selection, which screen readers read out."""
     block(text, "words", role="status")
 
 
@@ -66,7 +66,7 @@ def large(text: str) -> None:
 
 
 def quiet(*texts: str) -> None:
-    """Draw remarks beside a picture, all as one element, as each element costs time at every click."""
+    """Draw remarks in small type, all in one element, as each element costs time at every click."""
     if texts:
         st.html("".join(block_html(text, "quiet") for text in texts))
 
@@ -82,11 +82,7 @@ def label(text: str) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], head: Sequence[str] = (), *, numbers: Sequence[int] = ()) -> None:
-    """Draw a small table.
-
-    Args:
-        numbers: indices of the columns that hold numbers.
-    """
+    """Draw a small table; `numbers` are the indices of the columns with numbers."""
 
     def line(cells: Sequence[str], tag: str) -> str:
         columns = []

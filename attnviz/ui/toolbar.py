@@ -1,4 +1,4 @@
-"""The second row of every page: layer, head, mask and undo, with a chip for each edit; it returns a `Context`."""
+"""The second row of every page: layer, head, mask and undo, with a chip for each edit; and the `Context` of a page."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -37,11 +37,11 @@ USUAL = ("causal", "window", "prefix")
 """Rules that the menu offers as pills; every other rule can be typed."""
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
 CLASSIFIED = "[CLS]"
-"""First token whose vector classifies a picture or a text, in models that have one."""
+"""First token of models that classify a text or a picture by the vector of this token."""
 EXAMPLE = re.compile(r" \(“[^)]*”\)")
-"""Example in the description of a head, whose words may be missing from the text of the page."""
+"""Pattern of an example in the description of a head; its words may be missing from the text of the page."""
 DOMAINS = {"adaptive": "adapts", "log": "log"}
-"""Color ranges by their names in the link, and their names in figures."""
+"""Names of color ranges in figures, by their names in the link."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ class Context:
 
     @cached_property
     def knows_words(self) -> bool:
-        """Whether the model knows at least one word of the text; otherwise its prediction means nothing."""
+        """Whether the model knows at least one word of the text; if not, its prediction means nothing."""
         tokens = [token for token in self.record.read[self.sentence].tokens if not (token.special or token.box)]
         return not tokens or any(not token.text.endswith(UNKNOWN) for token in tokens)
 
@@ -151,8 +151,9 @@ class Context:
     def position(self) -> int | None:
         """The position whose prediction is shown; None if the model predicts no words.
 
-        In this order: the query of the selected cell; with edits, the position they changed most, else the position
-        where the head's known behavior is visible; the last token. A model that fills in blanks gives a blank.
+        The first that exists of: the query of the selected cell; with edits, the position where they changed the
+        prediction most, without edits, the position where the head's known behavior is visible; the last token. If
+        the model fills in blanks, the position is a blank.
         """
         if not self._predicts_words:
             return None
@@ -175,7 +176,7 @@ class Context:
 
     @cached_property
     def outlined(self) -> tuple[int, int] | None:
-        """The selected cell, else the strongest cell of the row behind the prediction, or of the map; None if empty."""
+        """The selected cell, else the strongest cell of the row that predicts, or of the map; None for an empty map."""
         if self.cell is not None:
             return self.cell
         view = views.see(self.record, self.site, sentence=self.sentence, view=self.view, **self.window)
@@ -186,7 +187,7 @@ class Context:
 
     @property
     def window(self) -> dict[str, slice]:
-        """Rows and columns of the zoomed part; empty for the whole map."""
+        """Slices of the rows and columns of the zoomed part; empty for the whole map."""
         queries, keys = map(len, self.tokens)
         if not now()["zoom"]:
             return {}
@@ -196,7 +197,7 @@ class Context:
         return {"rows": slice(top, min(bottom, queries - 1) + 1), "columns": slice(left, min(right, keys - 1) + 1)}
 
     def cost(self, maps: int = 1, **part: slice) -> Estimate:
-        """Estimated cost of reading `maps` maps of the layer, or a part of each."""
+        """Estimated cost of computing `maps` maps of the layer, or the same part of each map."""
         step = self.record.step(self.site)
         spans = {
             axis: range(*part[axis].indices(size))
@@ -207,17 +208,17 @@ class Context:
 
     @property
     def options(self) -> dict:
-        """Options that every figure of this head takes."""
+        """Arguments that every figure of this head takes."""
         return {"sentence": self.sentence, "dark": self.dark, "view": self.view, "domain": DOMAINS[now()["colors"]]}
 
 
 def in_general(behavior: Behavior) -> str:
-    """Description of what a head does, without an example word."""
+    """Describe what a head does, without an example word."""
     return EXAMPLE.sub("", behavior.does.rstrip(". "))
 
 
 def toolbar(source: Source, request: Request) -> Context:
-    """Draw the row and the chips; returns the model, text, layer and head for the page."""
+    """Draw the row and the chips; return the model, text, layer and head for the page."""
     request = drop_missing(source, request)
     with st.container(**ROW, key="toolbar"):
         _layer(source)
@@ -240,7 +241,7 @@ def toolbar(source: Source, request: Request) -> Context:
 
 
 def looked_at(source: Source, request: Request, export: DeltaGenerator) -> Context:
-    """Context of the chosen model, text, layer and head; layer and head default to those of the model's card."""
+    """Make the context of the chosen model, text, layer and head; the last two default to those of the model's card."""
     try:
         changed = edits.of(source)
     except AttnvizError as error:
@@ -260,9 +261,10 @@ def looked_at(source: Source, request: Request, export: DeltaGenerator) -> Conte
 
 
 def drop_missing(source: Source, request: Request) -> Request:
-    """Clear choices that the model or the text does not have, such as a layer of a link, with a message for each.
+    """Clear choices that are not possible for the model or the text, such as a missing layer, each with a message.
 
-    Returns the request, without its answer if the model cannot have generated that answer.
+    Returns:
+        The request, without its answer if the model cannot have generated that answer.
     """
     current, choices, complaints = session(), now(), []
     heads, layers = range(source.num_heads), ", ".join(map(str, source.sites))
@@ -316,7 +318,7 @@ def drop_outside(context: Context) -> None:
 
 
 def _site_and_head(source: Source) -> tuple[Site, int | str]:
-    """The chosen layer and head; by default those of the model's card, else the first."""
+    """Return the chosen layer and head; by default those of the model's card, else the first."""
     site, head = source.card.opens if source.card else (source.sites[0], 0)
     site = now()["layer"] or (site if site in source.sites else source.sites[0])
     return site, min(head, source.num_heads - 1) if now()["head"] is None else now()["head"]
@@ -377,11 +379,7 @@ def _link_menu() -> None:
 
 
 def _mask_menu(source: Source, site: Site) -> None:
-    """Draw the menu of the mask and of the settings that change scores.
-
-    Args:
-        site: layer in view; temperature and scale change there alone, unless “In every layer” is on.
-    """
+    """Draw the menu of the mask and of score settings; the latter change in the layer `site` or in every layer."""
     stack = now()["mask"] or Stack()
     popover = st.popover("Mask", on_change="rerun", key="mask menu", disabled=bool(source.read_only))
     if not popover.open:
@@ -449,7 +447,7 @@ def _rules(source: Source, stack: Stack) -> None:
 
 
 def _set_mask(choices: Choices, text: str) -> Choices:
-    """The choices with a mask parsed from text; if parsing fails, the old choices, and the menu shows the error."""
+    """Return the choices with a mask from text; if it is invalid, the old choices, and the menu shows the error."""
     try:
         return choices.put(mask=stack_from_text(text) if text.strip() else None)
     except AttnvizError as error:

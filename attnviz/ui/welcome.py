@@ -41,10 +41,10 @@ CARDS = {
 
 
 def banner() -> None:
-    """Draw the purpose of the app with its buttons or, after a click on one, its question; nothing once closed."""
+    """Draw the purpose of the app with buttons or, after a click on one, its question; nothing after it was closed."""
     memory = session().memory
     if memory.pop("card opens", False):
-        st.rerun()  # model and text stand above the page
+        st.rerun()  # draws the row of model and text again, too
     if memory.get("welcome closed") or not (
         memory.get("card") or now() == link.read(link_of(CARDS["Read a map"].link))[0]
     ):
@@ -71,6 +71,7 @@ def _buttons() -> None:
 
 
 def _open(name: str) -> None:
+    """Open the choices of a card, and remember it for its question."""
     session().memory |= {"card": name, "card opens": True}
     choices, _ = link.read(link_of(CARDS[name].link))
     change(lambda _: choices)

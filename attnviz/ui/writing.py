@@ -1,4 +1,4 @@
-"""Text generation: the button *Continue*, the answer as text, and alternatives to each of its words."""
+"""Text generation on a page: the button *Continue*, the answer as text, and alternatives to each of its words."""
 
 from dataclasses import dataclass, replace
 from time import monotonic_ns
@@ -35,7 +35,7 @@ class AnswerJob:
     """A request to generate an answer.
 
     Attributes:
-        request: the text with its edits; its `answer` is the beginning of the new answer.
+        request: the text with its edits; its `answer` is the given beginning of the new answer.
         count: largest number of new tokens.
         temperature, top_p, seed: settings of sampling; temperature 0 takes the most probable token.
         clicked: time of the click, in nanoseconds; a second click is another job, even with equal settings.
@@ -59,7 +59,7 @@ def controls(context: Context) -> None:
         begin = replace(request, answer=())
         st.button(title, key="continue", icon=":material/edit_note:", on_click=_request_answer, args=(begin,))
         popover = st.popover("How", on_change="rerun", key="how written")
-        if popover.open:  # four boxes in a closed menu would cost a tenth of a click
+        if popover.open:  # drawing four boxes in a closed menu would take a tenth of the time of a click
             with popover:
                 _sampling_controls()
         if request.answer:
@@ -102,6 +102,7 @@ HOW = {
 
 
 def _sampling_controls() -> None:
+    """Draw the controls of sampling, whose values the session keeps."""
     memory = session().memory
     for name, (label, least, most, usual) in HOW.items():
         current = memory.get("how", {}).get(name, usual)
@@ -125,7 +126,7 @@ def _show_generation(source: Source, job: AnswerJob) -> None:
 
 
 def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
-    """Generate the ids of an answer and report the text after each token; stopped early, the ids so far."""
+    """Generate the ids of an answer, and report the text after each token; if stopped, return the ids so far."""
     begin = job.request.answer
     if begin and begin[-1] in source.ends:  # the end was chosen in place of a word
         return begin[:-1]
@@ -140,7 +141,7 @@ def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
 
 
 def _answer(context: Context) -> None:
-    """Draw the answer as text: a click on a word explains it, and one button copies the whole answer."""
+    """Draw the answer as text, with a button that copies it; a click on a word shows its alternatives."""
     sentence, answer = context.record.sentences[0], context.request.answer
     prompt = len(sentence.tokens) - len(answer)
     text = sentence.text[len(context.request.texts[0]) :].strip()
@@ -169,19 +170,22 @@ def _answer(context: Context) -> None:
 
 
 def _words(sentence: Sentence, first: int) -> list[str]:
-    """Labels of the tokens from position `first` on, with a no-break space before tokens that follow a space."""
-    tokens = sentence.tokens[first:]
-    spaced = [token.text[:1].isspace() or sentence.text[token.start - 1 : token.start].isspace() for token in tokens]
-    labels = [literal(visible_text(token.text.strip())) for token in tokens]
-    return [f"\N{NO-BREAK SPACE}{label}" if gap else label for gap, label in zip(spaced, labels, strict=True)]
+    """Label the tokens from position `first` on, with a no-break space before tokens that follow a space."""
+    labels = []
+    for token in sentence.tokens[first:]:
+        has_space = token.text[:1].isspace() or sentence.text[token.start - 1 : token.start].isspace()
+        label = literal(visible_text(token.text.strip()))
+        labels.append(f"\N{NO-BREAK SPACE}{label}" if has_space else label)
+    return labels
 
 
 def _alternatives(context: Context, generated: Generated, position: int) -> None:
     """Draw the probability of a generated word, and buttons that replace it and generate the rest again."""
     token = generated.sentence.tokens[position]
-    row, word = (quoted(each.text.strip() or each.text) for each in generated.sentence.tokens[position - 1 :][:2])
+    before = generated.sentence.tokens[position - 1]
+    previous, word = (quoted(part.text.strip() or part.text) for part in (before, token))
     share = percent(float(context.record.prediction.probabilities(position - 1)[token.id]))
-    quiet(f"After {row} the model wrote {word} ({share}). Write this instead:")
+    quiet(f"After {previous} the model wrote {word} ({share}). Write this instead:")
     begin = generated.ids[: position - generated.prompt]
     with st.container(horizontal=True, gap="small", key="instead"):
         for id, text, probability in generated.alternatives(position, CHOICES):

@@ -1,4 +1,4 @@
-"""Zooming in a large map: a drag selects a part, breadcrumbs lead back out, and *Find* goes to a phrase."""
+"""Zoom in a large map: a drag selects a part, breadcrumbs lead back to larger parts, and *Find* goes to a phrase."""
 
 import re
 
@@ -21,7 +21,7 @@ AROUND = 24
 
 
 def into(point: dict) -> None:
-    """Zoom into the part that a drag or the mouse wheel selected, or one level out."""
+    """Zoom into the part that a drag or the mouse wheel selected, or zoom out by one level."""
     if point.get("out"):
         put(zoom=now()["zoom"][:-1])
         return
@@ -31,7 +31,7 @@ def into(point: dict) -> None:
 
 
 def crumbs(context: Context) -> None:
-    """Draw breadcrumbs that lead out of a zoomed part and, on a large map, *Zoom in* and *Find*."""
+    """Draw breadcrumbs of the zoomed parts and, on a large map, the buttons *Zoom in* and *Find*."""
     windows = now()["zoom"]
     if not windows and max(map(len, context.tokens)) <= RECTANGLES:
         return
@@ -57,19 +57,20 @@ def _zoom_in(context: Context) -> None:
     """Zoom in to half the rows and half the columns in view, around the selected cell or the center."""
     sizes = [*map(len, context.tokens)]
     top, bottom, left, right = now()["zoom"][-1] if now()["zoom"] else (0, sizes[0] - 1, 0, sizes[1] - 1)
-    middle = context.cell or ((top + bottom) // 2, (left + right) // 2)
-    into(_part_around(middle, [max(RECTANGLES, bottom - top + 1) // 2, max(RECTANGLES, right - left + 1) // 2], sizes))
+    center = context.cell or ((top + bottom) // 2, (left + right) // 2)
+    spans = [max(RECTANGLES, bottom - top + 1) // 2, max(RECTANGLES, right - left + 1) // 2]
+    into(_part_around(center, spans, sizes))
 
 
 def _part_around(cell: tuple[int, int], spans: list[int], sizes: list[int]) -> dict:
-    """Part of the map with `spans` rows and columns around a cell, in the form that a drag reports."""
-    firsts = [max(0, min(place - span // 2, size - span)) for place, span, size in zip(cell, spans, sizes, strict=True)]
-    lasts = [min(size, first + span) - 1 for first, span, size in zip(firsts, spans, sizes, strict=True)]
-    return {"top": firsts[0], "bottom": lasts[0], "left": firsts[1], "right": lasts[1]}
+    """Return the part of the map with `spans` rows and columns around a cell, in the form that a drag reports."""
+    top, left = (max(0, min(cell[axis] - spans[axis] // 2, sizes[axis] - spans[axis])) for axis in (0, 1))
+    bottom, right = min(sizes[0], top + spans[0]) - 1, min(sizes[1], left + spans[1]) - 1
+    return {"top": top, "bottom": bottom, "left": left, "right": right}
 
 
 def _find(context: Context) -> None:
-    """Draw a menu that lists where a word or a phrase occurs in the rows and in the columns."""
+    """Draw a menu that lists where a phrase occurs in the rows and in the columns; a click goes there."""
     popover = st.popover("Find", icon=":material/search:", on_change="rerun", key="find")
     if not popover.open:
         return

@@ -185,7 +185,7 @@ def test_lines_that_cannot_be_read_are_named_and_the_rest_is_there(tmp_path):
     assert (result.texts, result.empty_lines, len(problems)) == (3, 1, 4)
     assert problems[3] == "This line is not valid JSON."
     assert "reads up to 13" in problems[5]
-    assert problems[6].startswith("This line holds no text")
+    assert problems[6].startswith("This line has no text")
     assert problems[8] == "This line is not UTF-8."
 
 

@@ -46,7 +46,7 @@ def test_a_head_that_differs_is_compared_with_one_click(page, app):
     page.get_by_role("button", name=re.compile(r"^Head \d of decoder layer \d: 0\.\d\d$")).first.click()
     driver.expect_link(page, "b=layer%3D")
 
-    expect(page.locator(".says").first).to_contain_text("A and B are one run.")
+    expect(page.locator(".says").first).to_contain_text("A and B are the same run.")
 
 
 def test_a_part_of_b_is_taken_and_the_way_that_each_head_carries_is_a_map(page, app):

@@ -66,7 +66,7 @@ def test_a_saved_run_is_a_model_of_the_session_and_a_text_file_the_text(heads, t
     driver.expect_link(heads, "model=story")
     bring("mine.txt")
     driver.expect_link(heads, "text=the+dog+ran")
-    expect(heads.locator(".note.notice")).to_contain_text("The 2 lines of mine.txt are one text.")
+    expect(heads.locator(".note.notice")).to_contain_text("The 2 lines of mine.txt were joined to one text.")
     heads.locator("input[type=file]").set_input_files(tmp_path / "bad.attn")
 
     expect(heads.locator(".note.error")).to_contain_text("bad.attn")

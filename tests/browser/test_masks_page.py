@@ -40,7 +40,7 @@ def test_a_rule_is_added_in_two_clicks_changed_joined_and_undone(opened):
     page.get_by_role("button", name="Long context").click()
     page.get_by_role("menuitem", name="strided:").click()
     driver.expect_mask(page, "window(3) & strided(3)")
-    page.get_by_role("combobox", name="How rule 2 joins").click()
+    page.get_by_role("combobox", name="How rule 2 is joined").click()
     page.get_by_role("option", name="or not").click()
     driver.expect_mask(page, "window(3) | ~strided(3)")
     page.locator(".st-key-arrow_upward-rule-1 button").first.click()

@@ -71,7 +71,7 @@ def test_a_role_narrows_the_heads_and_one_that_no_head_has_is_a_sentence(page, a
     page.goto(f"{app}/overview?model=translator&role=induction")
 
     expect(page.locator(".note")).to_have_text(
-        "No head has the role “induction” on this text. Choose another role or all."
+        "No head has the role “induction” on this text. Choose another role, or all."
     )
 
 

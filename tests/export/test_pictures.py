@@ -105,7 +105,7 @@ def test_an_image_from_elsewhere_is_never_fetched(address, format):
     """vl-convert's allowed_base_urls does not keep images from being fetched."""
     chart = alt.Chart(pd.DataFrame({"at": [address]})).mark_image(width=9, height=9).encode(url="at:N")
 
-    with pytest.raises(ExportError, match="an image from another place"):
+    with pytest.raises(ExportError, match="an image by its address"):
         render(chart, format)
 
 

@@ -107,7 +107,7 @@ def test_beyond_the_budget_one_sentence_has_the_numbers_and_ways_on(monkeypatch)
 
     app = opened(model="constructed", text="the cat sat on the mat " * 50)
 
-    assert "300 tokens: about 1 s and 4.6 MB; this server takes 1 s and 1.0 GB for a run." in html(app)
+    assert "300 tokens: about 1 s and 4.6 MB; this server allows 1 s and 1.0 GB for a run." in html(app)
     assert "attnviz app --seconds N --memory GB" in html(app)
     label = next(b.label for b in app.button if b.label.startswith("Use the first"))
     app = button(app, label).click().run()
@@ -182,7 +182,7 @@ def test_a_visitor_has_so_many_seconds_of_long_runs_in_a_minute(slow, public_app
         now[0] += 10
         app = after(app.text_area(key="text").set_value(f"{TEXT} minute {more}").run())
 
-    assert "You began long runs for 20 s within a minute, all that a visitor may here; try again in 40 s." in html(app)
+    assert "You started long runs of 20 s within a minute, the limit of this server; try again in 40 s." in html(app)
     assert not app.exception
 
     now[0] += 60

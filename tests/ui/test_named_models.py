@@ -107,7 +107,7 @@ def test_a_download_says_its_size_first_and_then_stands_on_the_page(hub):
 
     assert choices(app)["model"] == "story"
     assert app.get("vega_lite_chart")
-    assert f"{NAME} is not on this machine. It is a download of" in html(app)
+    assert f"{NAME} is not on this machine. Download " in html(app)
     assert not [path for path in hub.paths("GET") if "safetensors" in path]
     settled(button(app, "Download").click().run())
 
@@ -222,7 +222,7 @@ def test_a_picture_opened_beside_a_model_of_texts_says_which_model_reads_it():
 
     app.file_uploader[0].set_value((picture.name, picture.read_bytes(), "image/png")).run()
 
-    assert "this model reads text: choose one that reads it, such as shapes." in html(app)
+    assert "this model reads only text: choose another model, such as shapes." in html(app)
     assert "shapes" in app.selectbox("model").options
 
 

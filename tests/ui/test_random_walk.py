@@ -44,7 +44,7 @@ LEFT_OUT += (
 """Beginnings of keys of buttons outside the walk: work that a visitor asks for, files, and models by name."""
 FORMS = ("take ",)
 """Beginnings of keys of widgets that only fill in what the button beside them does."""
-SAID = ("Other pages show your own model and text again.",)
+SAID = ("The other pages show your own model and text again.",)
 """Sentences that are true of the session, not of its link."""
 
 charts: dict[str, tuple] = {}

@@ -72,7 +72,7 @@ def page(source: Source, request: Request) -> None:
 
 
 def _form(context: Context) -> str:
-    """Draw the choice of a form; the default is the picture for a layer of patches, else the map."""
+    """Draw the choice of a form of the large picture; the default is "picture" for patches, else the map."""
     forms = [
         name
         for name, form in FORMS.items()
@@ -83,7 +83,7 @@ def _form(context: Context) -> str:
 
 
 def _controls(form: str, context: Context) -> None:
-    """Draw the options of a form: other heads, minimum weight, direction of attention, and attention sinks or not."""
+    """Draw the options of a form: other heads, minimum weight, direction of attention, and whether to remove sinks."""
     takes, source = FORMS[form].takes, context.source
     if "rows" in takes:
         zoom.crumbs(context)
@@ -115,7 +115,7 @@ def _controls(form: str, context: Context) -> None:
 
 
 def _figure(form: str, context: Context) -> Figure:
-    """Figure of the head in the chosen form."""
+    """Make the figure of the head in the chosen form."""
     chosen, cell = FORMS[form], context.outlined
     query, key = cell or (None, None)
     values = {
@@ -137,7 +137,7 @@ def _figure(form: str, context: Context) -> Figure:
 
 
 def _select(form: str):
-    """Return the function for clicks on a form, which selects a cell, a line or a token."""
+    """Return the function for clicks on a form; it selects a cell, the lines of a token, or a token."""
 
     def select(point: dict) -> None:
         query, key = int(point["query"]), int(point["key"])
@@ -189,19 +189,20 @@ def _patch(context: Context, position: int) -> None:
     if source.read_only or queries != keys:
         return
     stack = now()["mask"] or Stack()
-    others = tuple(entry for entry in stack.entries if not isinstance(entry.mask, Blank))
-    blank = {place for entry in stack.entries if isinstance(entry.mask, Blank) for place in entry.mask.positions}
+    other_rules = tuple(entry for entry in stack.entries if not isinstance(entry.mask, Blank))
+    hidden_before = {i for entry in stack.entries if isinstance(entry.mask, Blank) for i in entry.mask.positions}
     gray, named = set(now()["gray"]), quoted_token(token.text, position)
 
     def step(choices: Choices, on: list[str]) -> Choices:
-        hidden = (blank | {position}) if HIDDEN in on else blank - {position}
-        entries = (*others, Entry(Blank(tuple(hidden)))) if hidden else others
+        """Hide the patch or not, and gray it out or not, as the pills say."""
+        hidden = (hidden_before | {position}) if HIDDEN in on else hidden_before - {position}
+        entries = (*other_rules, Entry(Blank(tuple(hidden)))) if hidden else other_rules
         grayed = (gray | {position}) if GRAY in on else gray - {position}
         cell = (position, 0) if now()["side"] == "from" else (0, position)
         return choices.put(mask=Stack(entries) if entries else None, gray=tuple(sorted(grayed)), cell=cell)
 
     can_be_gray = source.reads in ("picture", "both") and token.box is not None
-    on = [name for name, places in ((GRAY, gray), (HIDDEN, blank)) if position in places]
+    on = [name for name, positions in ((GRAY, gray), (HIDDEN, hidden_before)) if position in positions]
     options = {"value": on, "step": step, "selection_mode": "multi", "help": PATCHES}
     control(st.pills, f"{named} is", "gray", [GRAY, HIDDEN] if can_be_gray else [HIDDEN], **options)
     if gray:
@@ -214,7 +215,7 @@ def _selection(context: Context) -> None:
     """Draw the outlined cell in words, a button for its computation, and the heads that link its two words."""
     cell = context.outlined
     if cell is None:
-        quiet("Nothing is left of this map in this view.")
+        quiet("This view hides the whole map.")
         return
     in_words(sentences.cell(context.record, context.site, context.head, *cell, context.sentence, view=context.view))
     if not_a_number := not_finite(context.record):

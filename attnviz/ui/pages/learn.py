@@ -42,7 +42,7 @@ def page(source: Source, request: Request) -> None:
     course, memory, choices = lessons.course(), session().memory, now()
     number = min(choices["chapter"] or memory.get("chapter", 1), len(course.steps))
     memory["chapter"] = number
-    if choices["chapter"] != number or choices.chosen.keys() <= {"model", "chapter"}:  # the link holds no more
+    if choices["chapter"] != number or choices.chosen.keys() <= {"model", "chapter"}:  # not the state of a chapter yet
         _open(number)
         st.rerun()
     chapter = course.steps[number - 1]
@@ -60,12 +60,13 @@ def page(source: Source, request: Request) -> None:
 
 
 def opened(choices: Choices, number: int) -> Choices:
-    """Choices at the beginning of a chapter."""
-    begins, _ = link.read(lessons.course().steps[number - 1].link)
-    return begins.put(chapter=number)
+    """Return the choices at the beginning of a chapter."""
+    beginning, _ = link.read(lessons.course().steps[number - 1].link)
+    return beginning.put(chapter=number)
 
 
 def _open(number: int) -> None:
+    """Open a chapter at its beginning."""
     change(lambda choices: opened(choices, number))
 
 
@@ -116,7 +117,7 @@ def _question_column(chapter: LessonStep, number: int) -> None:
         picked = session().memory[f"answer {number}"] = True
     is_right = picked == chapter.right if chapter.choices else bool(picked)
     if picked and not is_right:
-        st.info(f"It is not this one. {chapter.hint}")
+        st.info(f"Not quite. {chapter.hint}")
     if is_right:
         session().memory["learned"].add(number)
         st.success(chapter.answer, icon=":material/check_circle:")
@@ -131,7 +132,7 @@ def _question_column(chapter: LessonStep, number: int) -> None:
         options = {"type": "tertiary", "icon": ":material/arrow_forward:"}
         st.button(f"Go on in {chapter.page}", key="go on", **action, **options)
     if session().own is not None:
-        quiet("Other pages show your own model and text again.")
+        quiet("The other pages show your own model and text again.")
     if number == last and is_right:
         st.markdown(lessons.course().closing)
 
@@ -184,6 +185,7 @@ def _query(context: Context) -> None:
 
 
 def _row_of(context: Context) -> int:
+    """Return the chosen row; by default the last."""
     return context.cell[0] if context.cell else len(context.tokens[0]) - 1
 
 
@@ -200,7 +202,7 @@ def _row(context: Context) -> None:
         for i in visible
     ]
     table(rows, ["key", "q · k", "weight"], numbers=(1, 2))
-    quiet("The output of this row: the values of these words, each times its weight, and at the end their sum.")
+    quiet("The output of this row: the value of each word times its weight, and their sum in the last row.")
     stage = figures.values(row, len(context.tokens[1]))
     selected = row.query, int(row.weights.argmax())
     values = figures.stage(
@@ -223,8 +225,8 @@ def _d_k(context: Context) -> None:
         ),
     ]
     table(rows, [f"500 random queries, dₖ = {d_k}", "q·k as it is", "q·k / √dₖ"], numbers=(1, 2))
-    every = tuple(_cached_variance((width,))[0] for width in sorted({*COMPARED, d_k}))
-    picture(figures.spread(every, chosen=d_k, dark=context.dark), "spread")
+    measured = tuple(_cached_variance((width,))[0] for width in sorted({*COMPARED, d_k}))
+    picture(figures.spread(measured, chosen=d_k, dark=context.dark), "spread")
 
 
 def _future(context: Context) -> None:
@@ -263,22 +265,22 @@ def _positions(context: Context) -> None:
         step=lambda choices, on: choices.put(model=model_text(name, values | {"positions": on})),
         part="positions",
     )
-    moved, largest = _moved_by_order(context)
-    if moved <= ROUNDING * largest:
+    changed, largest = _change_by_order(context)
+    if changed <= ROUNDING * largest:
         quiet("With the words in reverse order each word keeps its output: the model ignores the order.")
     else:
         quiet(
-            f"With the words in reverse order the outputs change by up to {moved:.2g}; their largest number is "
+            f"With the words in reverse order the outputs change by up to {changed:.2g}; their largest number is "
             f"{largest:.2g}."
         )
 
 
-def _moved_by_order(context: Context) -> tuple[float, float]:
-    """Largest change of an output if the words are reversed, and the largest output."""
+def _change_by_order(context: Context) -> tuple[float, float]:
+    """Return the largest change of a word's output if the words are reversed, and the largest number of the outputs."""
     sentence, before = context.record.sentences[context.sentence], context.record.output[context.sentence]
-    typed = [i for i, token in enumerate(sentence.tokens) if not token.special]
-    places = dict(zip(typed, reversed(typed), strict=True))
-    order = [places.get(i, i) for i in range(len(sentence.tokens))]
+    words = [i for i, token in enumerate(sentence.tokens) if not token.special]
+    swapped = dict(zip(words, reversed(words), strict=True))
+    order = [swapped.get(i, i) for i in range(len(sentence.tokens))]
     backwards = replace(sentence, tokens=tuple(sentence.tokens[i] for i in order))
     after = context.source.run((backwards,), context.edits).output[0]
     return float((after - before[order]).abs().max()), float(before.abs().max())
@@ -288,21 +290,21 @@ def _peeking(context: Context) -> None:
     """Draw a button that trains two small models, with and without a causal mask, then their losses."""
     if not session().memory.get("peeking"):
         tokens = context.tokens[0]
-        rows = [[quoted_token(here.text, i), f"“{after.text}”"] for i, (here, after) in enumerate(pairwise(tokens))]
+        rows = [[quoted_token(token.text, i), f"“{after.text}”"] for i, (token, after) in enumerate(pairwise(tokens))]
         table(rows, ["row", "has to predict"])
         action = {"on_click": session().memory.update, "args": ({"peeking": True},)}
         st.button("Train both models", icon=":material/play_arrow:", type="primary", **action)
         return
     with st.spinner("Both models train …"):
-        masked, open_to_all = _cached_learn(Subsequent()), _cached_learn(None)
+        masked, unmasked = _cached_learn(Subsequent()), _cached_learn(None)
     rows = [
         [f"{step}", f"{loss:.2f}", f"{other:.2f}"]
-        for (step, loss), (_, other) in list(zip(masked.losses, open_to_all.losses, strict=True))[::4]
+        for (step, loss), (_, other) in list(zip(masked.losses, unmasked.losses, strict=True))[::4]
     ]
     table(rows, ["training step", "loss with the mask", "loss without a mask"], numbers=(0, 1, 2))
     in_words(
         f"When they generate, and no later words exist yet, their losses are {masked.writing:.2f} with the mask "
-        f"and {open_to_all.writing:.2f} without one; guessing at random gives {peeking.GUESS:.2f}."
+        f"and {unmasked.writing:.2f} without one; guessing at random gives {peeking.GUESS:.2f}."
     )
 
 

@@ -31,23 +31,23 @@ from attnviz.ui.toolbar import ROW, Context, drop_outside, toolbar
 WHY = {
     "embedding": "Each token is looked up in a table, E. The same word gets the same vector wherever it stands.",
     "position": "Positions, P, encode the order of the words, which attention itself ignores.",
-    "input": "Attention reads X: what the layers before it made of the tokens. In the first layer these are the tokens "
-    "themselves, in many models normalized.",
+    "input": "Attention reads X, the output of the layers below. In the first layer X is the embedded tokens, in many "
+    "models normalized.",
     "project": "Each token becomes a query, a key and a value, by one d_model × H·dₖ matrix each for all heads.",
     "split": "The vectors are split into heads. Splitting only renames columns: (B, n, H·dₖ) becomes (B, H, n, dₖ).",
-    "adjust": "Queries and keys are adjusted before they meet. Some models normalize each; many turn pairs of numbers "
-    "by an angle that grows with the position (rotary embedding): a product then depends on the distance.",
+    "adjust": "Queries and keys are adjusted before their product. Some models normalize them; many rotate pairs of "
+    "numbers by an angle that grows with the position (rotary embedding), so that a product depends on the distance.",
     "products": "Each cell is one number: how well a query and a key agree.",
-    "scale": "Dividing by √dₖ keeps scores small, however wide the vectors are. q · k adds up dₖ products: if they are "
-    "independent with variance 1, the sum has variance dₖ; divided by √dₖ, it is 1 again.",
+    "scale": "Dividing by √dₖ keeps scores small for vectors of any size. q · k is a sum of dₖ products: if they are "
+    "independent with variance 1, the sum has variance dₖ, and 1 after the division by √dₖ.",
     "softcap": "Some models squash scores so that they stay within a bound.",
     "bias": "A bias that depends on the positions is added to the scores. It changes weights, but blocks none.",
     "temperature": "Below 1 the largest weight grows, above 1 weights become more alike.",
     "mask": "Blocked scores become −∞, so that their weights are 0: e^−∞ = 0, and the other keys share the whole row.",
     "softmax": "Each row becomes weights that sum to 1: e^score, divided by the sum over the row.",
     "values": "Each query gets the mean of all values, weighted by its row.",
-    "concat": "The outputs of the heads stand side by side. Until here each head was computed alone.",
-    "output": "The output weights mix the heads and project to the size of the input. The result is added to it.",
+    "concat": "The outputs of all heads are concatenated. Until here each head was computed alone.",
+    "output": "The output weights mix the heads and project to the size of the input, to which the result is added.",
 }
 """Purpose of each stage; the first sentence is shown above the tables of the stage."""
 MOST_LISTED = 64
@@ -57,18 +57,18 @@ INFLUENCE = "A weight is not an influence: what a key adds is its weight times i
 
 
 class RunInputs(NamedTuple):
-    """Provider of the inputs of a source's attention calls."""
+    """Object with the method `origin` of a source, cached, for `steps.chain`."""
 
     source: Source
 
     def origin(self, record: Record, site: Site) -> Origin | None:
-        """Cached input of an attention call, for which the calls before it run again."""
+        """Return the input of an attention call; to compute it, the calls before it run again."""
         return cache.call_origin(self.source, record, site)
 
 
 @dataclass(frozen=True, eq=False)
 class HeadCall:
-    """Head and cell whose computation is shown.
+    """The head and the cell whose computation is shown.
 
     Attributes:
         record: the run with the edits, or the original run.
@@ -84,6 +84,7 @@ class HeadCall:
 
     @property
     def place(self) -> tuple[Record, Site, int]:
+        """Record, site and head, the first arguments of many functions."""
         return self.record, self.context.site, self.head
 
     @cached_property
@@ -99,7 +100,7 @@ class HeadCall:
 
     @property
     def windows(self) -> dict[str, slice]:
-        """Queries and keys in the tables: all up to `steps.MOST_TOKENS`, else a window around the selected cell."""
+        """Slices of the queries and keys in the tables: at most `steps.MOST_TOKENS` around the selected cell."""
         queries, keys = map(len, self.context.tokens)
         return {"queries": _window(self.query, queries), "keys": _window(self.key, keys)}
 
@@ -110,12 +111,13 @@ class HeadCall:
         return quoted_token(queries[self.query].text, self.query), quoted_token(keys[self.key].text, self.key)
 
     def figure(self, stage: Stage, matrices: Sequence[Matrix]) -> Figure:
-        """Figure of a stage's tables, with the selected cell outlined."""
+        """Make the figure of a stage's tables, with the selected cell outlined."""
         options = {"selected": (self.query, self.key), "dark": self.context.dark, "sentence": self.context.sentence}
         return figures.stage(*self.place, stage, tuple(matrices), **options)
 
 
 def _window(around: int, size: int) -> slice:
+    """Return a slice of at most `steps.MOST_TOKENS` positions of `size`, around a position."""
     first = max(0, min(around - steps.MOST_TOKENS // 2, size - steps.MOST_TOKENS))
     return slice(first, min(size, first + steps.MOST_TOKENS))
 
@@ -179,7 +181,7 @@ def _call(context: Context) -> HeadCall:
 
 
 def _stages(call: HeadCall) -> tuple[Stage, ...]:
-    """Stages of the computation, without those that have no effect in this call."""
+    """Compute the stages, without those that have no effect in this call."""
     context = call.context
     inputs = RunInputs(context.source)
     options = {"sentence": context.sentence} | call.windows
@@ -188,7 +190,7 @@ def _stages(call: HeadCall) -> tuple[Stage, ...]:
 
 
 def _stage_index(call: HeadCall, every: tuple[Stage, ...]) -> int:
-    """Index of the stage to show: the chosen one, else the softmax, else the first stage with known numbers."""
+    """Return the index of the stage to show: the chosen one, else the softmax, else the first with known numbers."""
     keys, name = [stage.key for stage in every], now()["stage"]
     if name is not None and name not in keys:
         reason = "is not a stage" if name not in KEYS else "has no effect in this call"
@@ -287,7 +289,8 @@ def _result(call: HeadCall, stage: Stage) -> None:
         lines = [line for name, line in arithmetic(call) if KEYS.index(name) <= KEYS.index(stage.key)]
         in_words("\n".join([f"{query} and {key}:", *lines]))
     else:
-        matrix = next((each for each in stage.matrices if each.axes[0] == "query" and call.query in each.rows), None)
+        has_query = (table for table in stage.matrices if table.axes[0] == "query" and call.query in table.rows)
+        matrix = next(has_query, None)
         if matrix is not None:
             vector = matrix.values[call.query - matrix.rows.start]
             first = ", ".join(map(digits, vector[:3].tolist()))
@@ -295,7 +298,7 @@ def _result(call: HeadCall, stage: Stage) -> None:
 
 
 def arithmetic(call: HeadCall) -> list[tuple[str, str]]:
-    """Calculation from q · k to the weight of the selected cell, as pairs of a stage's key and a line of text.
+    """Write the calculation from q · k to the weight of the selected cell, as pairs of a stage's key and a line.
 
     A stage before the softmax that does not change the number has no line.
     """
@@ -325,7 +328,7 @@ def arithmetic(call: HeadCall) -> list[tuple[str, str]]:
 
 
 def _row(call: HeadCall) -> dict[str, Figure]:
-    """Draw the row as a table with a line per key, and its vectors in expanders; returns figures by name."""
+    """Draw the row as a table with a line per key, and its vectors in expanders; return figures by name."""
     context = call.context
     if context.source.read_only:
         return {}

@@ -1,4 +1,4 @@
-"""The script that Streamlit runs, alone in its folder: Streamlit puts that folder on the path of imports."""
+"""The script that Streamlit runs. It is alone in its folder, because Streamlit adds that folder to `sys.path`."""
 
 from attnviz.ui import main, server
 

@@ -170,7 +170,7 @@ def test_a_folder_that_moved_is_given_to_verify(tmp_path, monkeypatch):
     assert tmp_path.name.encode() not in file.read_bytes()
     folder.rename(tmp_path / "second")
 
-    with pytest.raises(InputError, match=r"of the folder './tiny', which is not here\. Say where it is now"):
+    with pytest.raises(InputError, match=r"in the folder './tiny', which is not here\. Give its folder"):
         cases.verify(file)
     assert cases.verify(file, attnviz.load(str(tmp_path / "second"))).same
     monkeypatch.chdir(tmp_path)

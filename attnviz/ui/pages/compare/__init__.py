@@ -1,7 +1,7 @@
 """The page Compare: predictions, maps and difference of two runs A and B, and activation patching.
 
-A and B differ in one choice. The link's `b` holds B's value, and its `part` names the choice: "text", "model", "head",
-"step", or "original", the model without edits. In all other choices B equals A.
+A and B differ in one choice, such as the text. In the link, `b` holds the choices of B, and its `part` names the one
+that differs: "text", "model", "head", "step", or "original", the model without edits. All others are those of A.
 """
 
 import re
@@ -41,11 +41,11 @@ KINDS = {
 }
 """Choices in which B may differ from A, by their names in the link."""
 TEXTLESS = ("picture", "sound")
-"""Inputs of models that read no text."""
+"""Kinds of input of models that read no text."""
 LONGEST = 2_000
 """Maximum number of characters of B's text."""
 SWAPS = (("it", "she"), ("she", "it"), ("he", "it"), ("cat", "dog"), ("dog", "cat"), ("black", "red"), ("red", "black"))
-"""Replacements of one word, for a first text of B that shows a difference."""
+"""Replacements of one word of A's text, to make a first text of B."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class ComparedSide(Context):
 
     Attributes:
         asked_at: position whose prediction is compared; None for the default position of the context.
-        reads: tokens that the decoder reads in the compared run instead of its own output; empty for its own output.
-        run_before: run of this side without activations taken from B; None if none are taken.
+        reads: tokens that the decoder reads instead of its own output; empty for its own output.
+        run_before: run of this side without patched activations; None if nothing is patched.
     """
 
     asked_at: int | None = None
@@ -72,7 +72,7 @@ class ComparedSide(Context):
 
     @property
     def before(self) -> Record | None:
-        """The run with which the sentence compares the prediction."""
+        """The run with whose prediction the sentence about this side compares its own."""
         return self.run_before
 
     @property
@@ -109,13 +109,13 @@ def page(source: Source, request: Request) -> None:
 
 
 def _choose_b(context: Context) -> tuple[str, Choices]:
-    """Draw the choice of what differs between A and B; returns its name and B's choices."""
+    """Draw the choice of what differs between A and B; return its name and B's choices."""
     kinds = _kinds(context)
     b = now()["b"]
     kind = None
-    if b is not None:  # a link leaves out the default model
-        usual = "original" if "original" in kinds else "model"
-        kind = b["part"] or next((name for name in KINDS if name in b.chosen), usual)
+    if b is not None:  # the default model is not written in a link
+        default = "original" if "original" in kinds else "model"
+        kind = b["part"] or next((name for name in KINDS if name in b.chosen), default)
     if kind is not None and kind not in kinds:
         reason = "nothing is changed" if kind == "original" else f"{context.source.name} has no other"
         note(f"B cannot be {KINDS.get(kind, quoted(kind))}: {reason}. B is {KINDS[_default_kind(context)]}.", "notice")
@@ -139,18 +139,18 @@ def _choose_b(context: Context) -> tuple[str, Choices]:
 
 
 def _kinds(context: Context) -> list[str]:
-    """Kinds of difference that are possible for this model and these choices."""
-    lacks = {
+    """Return the kinds of difference that are possible for this model and these choices."""
+    impossible = {
         "text": bool(context.source.one_run) or context.source.reads not in ("text", "both"),
         "step": len(context.source.steps) < 2,
         "original": context.edits == Edits(),
         "model": not _other_models(context),
     }
-    return [kind for kind in KINDS if not lacks.get(kind)]
+    return [kind for kind in KINDS if not impossible.get(kind)]
 
 
 def _default_kind(context: Context) -> str:
-    """Default kind of difference, the most informative one for this model."""
+    """Return the default kind of difference, the most informative one for this model."""
     kinds = _kinds(context)
     if "original" in kinds:
         return "original"
@@ -160,7 +160,7 @@ def _default_kind(context: Context) -> str:
 
 
 def _first_b(context: Context, kind: str) -> Choices:
-    """B's first choices for a kind of difference; a text starts as A's text, by default with one word replaced."""
+    """Return B's first choices for a kind of difference; a text is A's, on a first visit with one word replaced."""
     steps = context.source.steps
     values = {
         "text": lambda: {
@@ -179,7 +179,7 @@ def _text(context: Context) -> str:
 
 
 def _swapped_text(context: Context) -> str:
-    """A's text with one word replaced by another known word of `SWAPS`; unchanged if none applies."""
+    """Return A's text with one word replaced as in `SWAPS` by another known word; unchanged if none applies."""
     for word, other in SWAPS:
         changed, count = re.subn(rf"\b{word}\b", other, _text(context), count=1)
         if count and not cache.unknown(context.source, (other,)):
@@ -188,7 +188,7 @@ def _swapped_text(context: Context) -> str:
 
 
 def _next_head(context: Context) -> tuple[Site, int]:
-    """The next head of the layer or, in a model with one head per layer, the head of another layer."""
+    """Return the next head of the layer or, in a model with one head per layer, the head of another layer."""
     heads = context.source.num_heads
     if heads > 1 or len(context.source.sites) < 2:
         return context.site, (context.head + 1) % heads if isinstance(context.head, int) else 0
@@ -196,14 +196,14 @@ def _next_head(context: Context) -> tuple[Site, int]:
 
 
 def _other_models(context: Context) -> list[str]:
-    """Available models with the same kind of input as A's model, without A's model."""
-    reads = context.source.reads in TEXTLESS
-    names = [name for name, kind in api.SOURCES.items() if (kind.reads in TEXTLESS) == reads]
+    """Return the names of available models with the same kind of input as A's model, without A's model."""
+    is_textless = context.source.reads in TEXTLESS
+    names = [name for name, kind in api.SOURCES.items() if (kind.reads in TEXTLESS) == is_textless]
     return [name for name in (*api.OFFERED, *names, *model_loading.listed()) if name != now()["model"]]
 
 
 def _b_control(widget: Callable, label: str, name: str, *args, value: object, step: Callable | None = None, **options):
-    """Draw the control of the choice in which B differs."""
+    """Draw the control of the choice in which B differs; `step` maps the reported value to choices of B."""
     kind = {"layer": "head"}.get(name, name)
 
     def report(choices: Choices, reported: object) -> Choices:
@@ -214,7 +214,7 @@ def _b_control(widget: Callable, label: str, name: str, *args, value: object, st
 
 
 def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
-    """Draw the control of B's difference, and return B; None while B's model is loading.
+    """Draw the control of the choice in which B differs, and return B; None while B's model is loading.
 
     Raises:
         AttnvizError: if B's text is empty, or B's model cannot be opened or compared.
@@ -231,12 +231,12 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
         request = replace(context.request, texts=texts, targets=(), answer=(), edits=replace(context.edits, taken=()))
         return replace(side, request=request, sentence=0)
     if kind == "head":
-        every = [(site, head) for site in context.source.sites for head in range(context.source.num_heads)]
+        heads = [(site, head) for site in context.source.sites for head in range(context.source.num_heads)]
         chosen = (b["layer"] or context.site, b["head"] if b["head"] is not None else 0)
-        if chosen not in every:
-            note(f"There is no head {head_text(chosen)}: B is {head_text(every[0])}.", "notice")
-            chosen = every[0]
-        names = {head_text(place): place for place in every}
+        if chosen not in heads:
+            note(f"There is no head {head_text(chosen)}: B is {head_text(heads[0])}.", "notice")
+            chosen = heads[0]
+        names = {head_text(head): head for head in heads}
         _b_control(
             st.selectbox,
             "Head of B",
@@ -256,7 +256,7 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
         _b_control(st.selectbox, "Training step of B", "step", steps, value=step, format_func="{:,}".format, width=160)
         b, targets = replace(side, source=cache.source(context.source.id, step)), context.record.targets
         if targets and b.record.targets != targets:
-            quiet("B reads the words that A wrote, so that rows stand for the same words.")
+            quiet("B's decoder reads the words that A wrote, so that the rows of both maps are the same words.")
             return replace(b, reads=targets)
         return b
     if kind == "model":
@@ -265,7 +265,7 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
 
 
 def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSide | None:
-    """B with another model, at A's layer and head if possible, else a similar one; None while the model loads."""
+    """Make B with another model, at A's layer and head if possible, else a similar one; None while the model loads."""
     names = [*dict.fromkeys([name, *_other_models(context)])]
     _b_control(
         st.selectbox,
@@ -283,14 +283,14 @@ def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSid
         return None
     if (source.reads in TEXTLESS) != (context.source.reads in TEXTLESS):
         reads = source.reads if source.reads in TEXTLESS else context.source.reads
-        raise InputError(f"Of {source.name} and {context.source.name} one alone reads a {reads}: choose another model.")
+        raise InputError(f"Only one of {source.name} and {context.source.name} reads a {reads}: choose another model.")
     texts = source.one_run or (context.request.texts[context.sentence],)
     edits = Edits() if source.read_only else replace(context.edits, taken=(), heads_off=frozenset())
     request = Request(texts, pictures=context.request.pictures[:1], edits=edits)
     record = cache.record(source, request)
-    alike = [site for site in record.sites if written(record, site) == written(context.record, context.site)]
-    reads = [site for site in alike if site.kind == context.site.kind] or alike or list(record.sites)
-    site = context.site if context.site in reads else reads[-1]
+    same_texts = [site for site in record.sites if written(record, site) == written(context.record, context.site)]
+    sites = [site for site in same_texts if site.kind == context.site.kind] or same_texts or list(record.sites)
+    site = context.site if context.site in sites else sites[-1]
     head = context.head if isinstance(context.head, str) else min(context.head, source.num_heads - 1)
     if (site, head) != (context.site, context.head):
         quiet(f"{source.name} has other layers or heads: B is {site.head(head)}.")
@@ -311,7 +311,7 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
             cache.worked(apart, *pair.measured(), cost=cost)
     except InputError as error:
         _predictions(context, b, None)
-        note(f"{error} Here they stand beside each other.", "notice")
+        note(f"{error} They are shown side by side.", "notice")
         return _side_by_side(context, *sides)
     _predictions(context, b, pair)
     cell = _grid_cell(pair, context.cell)
@@ -341,7 +341,7 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
 
 
 def _sides(context: Context, b: ComparedSide) -> list[Side]:
-    """The two maps to compare."""
+    """Return the two maps to compare."""
     records = ((context, context.record), (b, b.run))
     return [Side(record, side.site, side.head, side.sentence) for side, record in records]
 
@@ -355,23 +355,24 @@ def _cost(pair: AlignedPair) -> estimate.Estimate | None:
 
 
 def _grid_cell(pair: AlignedPair, cell: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Position of a cell of A in the common grid; None if the cell is not in the grid."""
+    """Convert a cell of A to its row and column in the common grid; None if the grid does not have it."""
     if cell is None:
         return None
-    rows, columns = ([in_a for in_a, _ in places] for places in (pair.rows, pair.columns))
+    rows, columns = ([in_a for in_a, _ in pairs] for pairs in (pair.rows, pair.columns))
     return (rows.index(cell[0]), columns.index(cell[1])) if cell[0] in rows and cell[1] in columns else None
 
 
 def _side_by_side(context: Context, *sides: Side) -> dict[str, Figure]:
-    every: dict[str, Figure] = {}
+    """Draw the maps of A and B in two columns; return the figures by name."""
+    maps: dict[str, Figure] = {}
     for column, name, side in zip(st.columns(2), "AB", sides, strict=True):
         cost = estimate.of_maps(side.step)
         options = {"sentence": side.sentence, "dark": context.dark, "cost": cost}
-        every[name] = figures.head(side.record, side.site, side.head, **options)
+        maps[name] = figures.head(side.record, side.site, side.head, **options)
         with column:
             heading(name)
-            picture(every[name], f"map {name}")
-    return every
+            picture(maps[name], f"map {name}")
+    return maps
 
 
 def _predictions(context: Context, b: ComparedSide, pair: AlignedPair | None) -> None:
@@ -383,13 +384,13 @@ def _predictions(context: Context, b: ComparedSide, pair: AlignedPair | None) ->
     a = ComparedSide(**fields, asked_at=context.position, run_before=run_before)
     if a.record is b.record:
         if text := predictions.sentence(a):
-            block(f"A and B are one run. {text}", "says", role="status")
+            block(f"A and B are the same run. {text}", "says", role="status")
         return
     vectors = [side.record.vectors for side in (a, b)]
     if None not in vectors and vectors[0].shape[-1] == vectors[1].shape[-1]:
         both = [vector[side.sentence].double() for vector, side in zip(vectors, (a, b), strict=True)]
         distance = max(0.0, float(1 - torch.cosine_similarity(*both, dim=0)))
-        block(f"The vectors of A and B are {distance:.3f} apart (1 − cosine).", "says", role="status")
+        block(f"Distance of the vectors of A and B: {distance:.3f} (1 − cosine).", "says", role="status")
         return
     position = a.asked_at
     if pair is not None and position is not None and a.record.read[a.sentence].tokens == pair.a.tokens[0]:
@@ -402,20 +403,21 @@ def _predictions(context: Context, b: ComparedSide, pair: AlignedPair | None) ->
 
 
 def _explain_no_change(context: Context, b: ComparedSide, pair: AlignedPair) -> None:
-    """Draw why the edits change no weight of this map, with a button for the first head whose weights they change."""
+    """Say why the edits change no weight of this map, with a button for the first head whose weights they change."""
     in_words(sentences.compared(pair))
     if context.edits == b.edits or context.before is None or b.source is not context.source:
         return
     cost = estimate.of_all_maps(context.record)
-    moved = cache.worked(first_moved, context.before, context.record, sentence=context.sentence, least=SAME, cost=cost)
-    why = f"The change leaves the weights of {context.site} as they are."
+    records = context.before, context.record
+    changed_head = cache.worked(first_moved, *records, sentence=context.sentence, least=SAME, cost=cost)
+    why = f"The edits do not change the weights of {context.site}."
     if context.edits.off(context.site):
-        why = "A head that is off looks where it looked before, but what it finds is not passed on."
-    if moved is None:
+        why = "Switching a head off does not change its weights; only its output is set to zero."
+    if changed_head is None:
         quiet(f"{why} No weight of any layer changes.")
         return
-    site, head = moved
-    quiet(f"{why} The first weights that move are those of {site}.")
+    site, head = changed_head
+    quiet(f"{why} The first weights that change are those of {site}.")
     st.button(
         f"Compare {site.head(head)}",
         key="see moved",

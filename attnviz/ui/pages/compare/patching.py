@@ -1,4 +1,4 @@
-"""Activation patching on the page Compare: take activations of B into A, and measure the effect of each head."""
+"""Activation patching on the page Compare: replace activations of A by those of B, and measure each head's effect."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ ROW = {"horizontal": True, "vertical_alignment": "bottom", "gap": "small"}
 
 
 def is_possible(context: Context, b: Context) -> bool:
-    """Whether activations of B can be taken into A: B is another text for the same model, which allows patching."""
+    """Whether A can be patched from B: B is another text for the same model, and the model allows patching."""
     source = context.source
     texts = context.request.texts
     if b.source is not source or b.request.texts == texts or len(texts) > 1:
@@ -54,7 +54,7 @@ def panel(context: Context, b: Context) -> None:
                 on_click=put,
                 kwargs={"take": (*now()["take"], take)},
             )
-    quiet("A then runs with this part of B's run; the prediction of A above shows the effect.")
+    quiet("A then runs with this part taken from B's run; the prediction of A above shows the effect.")
     if context.record.prediction is not None:
         with st.expander("How much of the way from A to B each head carries", on_change="rerun", key="carried") as fold:
             if fold.open:
@@ -63,7 +63,7 @@ def panel(context: Context, b: Context) -> None:
 
 
 def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
-    """Draw the choice of positions; returns one for A and B, or one for each; empty for all positions.
+    """Draw the choice of positions; return one position for both texts, one of A and one of B, or () for all.
 
     Raises:
         InputError: if `part` is "pattern" and the texts have different lengths.
@@ -75,7 +75,7 @@ def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
             return ()
     elif part == "pattern":
         count = f"A has {counted(len(own), 'token')}, B {len(other)}"
-        raise InputError(f"{count}, and a pattern has a weight for each: take the output or the values.")
+        raise InputError(f"{count}, but a pattern needs equally many: take the output or the values.")
     names = [[f"{visible_text(token.text)} ({i})" for i, token in enumerate(tokens)] for tokens in (own, other)]
     opens = min(context.cell[0], len(own) - 1) if context.cell else len(own) - 1
     to = st.selectbox(
@@ -90,13 +90,14 @@ def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
 
 
 def _tokens(side: Context, site: Site, part: str) -> tuple[Token, ...]:
-    """Tokens at the positions of this part: keys for a pattern or values, else queries."""
-    text = side.record.texts(site, sentence=side.sentence)[part in ("pattern", "values")]
+    """Return the tokens at the positions of a part: keys for a pattern or values, else queries."""
+    queries, keys = side.record.texts(site, sentence=side.sentence)
+    text = keys if part in ("pattern", "values") else queries
     return text.tokens[: text.length]
 
 
 def _effect_map(context: Context, text: str) -> None:
-    """Draw a map of how far each head, taken from B, moves the logit difference from A to B."""
+    """Draw the share of the logit difference between A and B that each head, taken from B, carries."""
     part = st.segmented_control(
         "Part", [*TAKEN], default="output", format_func=TAKEN.get, required=True, key="carried part"
     )
@@ -120,8 +121,8 @@ def _effect_map(context: Context, text: str) -> None:
 
     picture(figure, "carried", select="head", on_click=choose)
     quiet(
-        "Each head alone takes this part from B. A number is (after - A) / (B - A) of the logit difference: 0 is A, 1 "
-        "is B; below 0 the head leads away from B. Click a head to look at it."
+        "In each run one head takes this part from B. The number is (patched − A) / (B − A), for the logit difference: "
+        "0 is as in A, 1 as in B; below 0 the head moves away from B. Click a head to look at it."
     )
     numbers(figure, "carried")
     export_menu.menu(context, {"Way from A to B": figure}, "carried")

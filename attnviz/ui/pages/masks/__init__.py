@@ -37,7 +37,7 @@ SOFTCAP = 5.0
 SIDE = 300
 """Side of each map in pixels, so that both fit side by side."""
 MOST_COMPARED = 1024
-"""Maximum number of tokens to compare the mask cell by cell with the built-in mask."""
+"""Largest number of tokens for which the mask is compared with the built-in mask, cell by cell."""
 
 
 def page(source: Source, request: Request) -> None:
@@ -100,8 +100,8 @@ def _bias(context: Context) -> None:
         parts = tuple(old.get(type(bias), bias) for name, bias in BIASES.items() if name in names)
         return choices.put(bias=parts, softcap=(choices["softcap"] or SOFTCAP) if "Softcap" in names else None)
 
-    about = "ALiBi lowers the score of a key more, the farther away it is; a relative bias is a random number for "
-    about += "each distance; a softcap bends scores so that they stay below a bound. None of them blocks a key."
+    about = "ALiBi lowers the scores of distant keys; a relative bias adds a random number for each distance; a "
+    about += "softcap bends scores so that they stay below a bound. None of them blocks a key."
     options = {"value": on, "selection_mode": "multi", "help": about, "disabled": bool(context.source.read_only)}
     control(st.pills, "Bias on scores", "bias", [*BIASES, "Softcap"], step=step, part="of the page", **options)
 
@@ -114,9 +114,9 @@ def _effect(context: Context, mask: Mask, own: Mask) -> None:
     if context.site.kind == "cross" and not context.edits.mask_cross:
         note("The rules do not act on cross-attention; the menu Mask has a switch for that.", "notice")
     elif context.edits.own_mask and max(size) <= MOST_COMPARED:
-        before, after = (each.grid(*size, sentence=context.sentence) for each in (own, mask))
+        before, after = (part.grid(*size, sentence=context.sentence) for part in (own, mask))
         if torch.equal(before, after):
-            blocks = "block no cell" if isinstance(own, Full) else "block nothing that the built-in mask does not"
+            blocks = "block no cell" if isinstance(own, Full) else "block only cells that the built-in mask blocks"
             note(f"These rules {blocks} here.", "notice")
 
 
@@ -153,7 +153,7 @@ def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
 
 
 def _paint(context: Context, cells: set[tuple[int, int]]) -> None:
-    """Flip cells in the rules, except cells that the built-in mask blocks, which rules cannot open."""
+    """Block or open cells by rules, except cells that the built-in mask blocks, which rules cannot open."""
     own = rules.built_in(context)
     if own is not None and context.edits.own_mask:
         cells = {cell for cell in cells if not own.blocked_by(*cell, sentence=context.sentence)}

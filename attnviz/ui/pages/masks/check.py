@@ -1,4 +1,4 @@
-"""Checks of an array or of this model: each finding as one sentence with its fix."""
+"""Checks of an array or of this model: each finding is a sentence with its fix."""
 
 import io
 import shlex
@@ -38,7 +38,7 @@ EXAMPLE = "1 0 0 0 0\n0.6 0.4 0 0 0\n0.2 0.3 0.4 0 0.1\n0.1 0.4 0.2 0.3 0\n0.3 0
 """Weights of a causal head with one leak: position 2 attends to position 4."""
 SIDE = 360
 """Side of a map in pixels."""
-WAYS = "Compares this text and a longer one, each run alone, with the same texts run in these ways."
+WAYS = "Runs this text and a longer one alone, then in these ways, and compares the outputs."
 """Help of the ways to run a user's own model."""
 COMMAND = "attnviz check my_model.py:build"
 """Shell command that checks the user's own model, as the app does not run uploaded code."""
@@ -73,12 +73,12 @@ def array(context: Context, lab: str) -> None:
     except AttnvizError as error:
         with right:
             note(str(error))
-    quiet("A model of your own is checked in a shell, where its code runs on your machine:")
+    quiet("Check a model of your own on the command line, where its code runs on your machine:")
     st.code(f"{COMMAND}\n{COMMAND.replace('check', 'app')}  # the same, on this page", "sh", wrap_lines=True, width=640)
 
 
 def _input(context: Context, lab: str) -> Input | None:
-    """Draw the input of an array, and return the array; None if there is none yet."""
+    """Draw the controls of the array to check, and return the array; None if there is none yet."""
     if lab == "check":
         endings = [ending.removeprefix(".") for ending in reading.ENDINGS]
         label = "Paste a printed tensor, nested lists or rows; or drop a file"
@@ -98,7 +98,7 @@ def _input(context: Context, lab: str) -> Input | None:
 
 
 def _choose_array(contents: reading.ArrayFile) -> Input:
-    """The array of a file; for several arrays, the one that the user chooses."""
+    """Return the array of a file; if there are several, draw a choice of them."""
     names = list(contents.arrays)
     first = next((i for i, name in enumerate(names) if reading.kind_by_name(name)), 0)
     if len(names) > 1:
@@ -107,7 +107,7 @@ def _choose_array(contents: reading.ArrayFile) -> Input:
 
 
 def _arguments(context: Context, lab: str, checked: Input) -> dict[str, Any]:
-    """Draw the settings of a check; returns them as arguments of `check`."""
+    """Draw the settings of a check, and return them as arguments of `check`."""
     name, values = checked
     intent = _intent([OF_PAGE, *MEANT], "Meant to be")
     kind, padding = {"check mask": "may-attend", "check weights": "weights"}.get(lab), None
@@ -116,7 +116,7 @@ def _arguments(context: Context, lab: str, checked: Input) -> dict[str, Any]:
             options = {"default": NOT_SAID, "format_func": lambda name: KINDS.get(name, name)}
             kind = remembered(st.selectbox, "The numbers are", "numbers are", (NOT_SAID, *KINDS), **options)
             kind = reading.kind_by_name(name) if kind == NOT_SAID else kind
-            options = {"default": "", "placeholder": "read off the array; or 5, 3"}
+            options = {"default": "", "placeholder": "found in the array; or 5, 3"}
             typed = remembered(st.text_input, "Padding: tokens of each text", "padding", **options)
             lengths = rules.whole_numbers(typed, "lengths")
         if lengths and max(lengths) > values.shape[-1]:
@@ -133,7 +133,7 @@ def _arguments(context: Context, lab: str, checked: Input) -> dict[str, Any]:
 def _intent(names: list[str], label: str) -> str | None:
     """Draw the choice of the intended mask: a name, or a typed mask."""
     current = now()["intent"] or NOT_SAID
-    about = "A kind of mask, with any padding, or a mask as text, such as causal & window(4). The mistakes that lead "
+    about = "A kind of mask, with any padding, or a mask as text, such as causal & window(4). The check then names the "
     chosen = control(
         st.selectbox,
         label,
@@ -143,7 +143,7 @@ def _intent(names: list[str], label: str) -> str | None:
         step=lambda choices, name: choices.put(intent=None if name in (None, NOT_SAID) else name),
         format_func=lambda name: f"{name}: {MEANT[name]}" if name in MEANT else name,
         accept_new_options=True,
-        help=f"{about}to the checked mask are then named.",
+        help=f"{about}mistakes that lead from it to the checked mask.",
     )
     return None if chosen in (None, NOT_SAID) else chosen
 
@@ -158,7 +158,7 @@ def _answer(context: Context, checked: Input, arguments: dict[str, Any]) -> None
         assumed = f" Assumed: {report.assumed}." if report.assumed else ""
         verdict(f"{report.verdict}{assumed}", "unsure" if is_unsure else "right")
     if report.question or is_unsure:
-        note(report.question or "Say at the left what the numbers are, or are meant to be.", "remark")
+        note(report.question or "Choose on the left what the numbers are, or are meant to be.", "remark")
     grids = (evidence(values, report, finding) for finding in wrong)
     marked = next((grid for grid in grids if grid is not None), None) or as_checked(values, report)
     figure = replace(marked, dark=context.dark, side=SIDE)
@@ -175,7 +175,7 @@ def _answer(context: Context, checked: Input, arguments: dict[str, Any]) -> None
 
 
 def _findings(report: Report) -> list[Finding]:
-    """Draw the errors and warnings, each with its message, its calls and its fix; returns these findings."""
+    """Draw the errors and warnings, each with its message, its attention calls and its fix; return these findings."""
     wrong = [finding for finding in report.findings if finding.severity != "note"]
     for i, finding in enumerate(wrong):
         kind = "error" if finding.severity == "error" else "notice"
@@ -201,7 +201,7 @@ def model(context: Context) -> None:
         _verdict(report)
         if report.future is not None:
             _leaks(context, report.future)
-    with right, st.expander("What was tested, and the same in a shell", expanded=True):
+    with right, st.expander("What was tested, and the command for it", expanded=True):
         quiet(*report.passed, *report.skipped)
         parts = [context.request.texts[context.sentence], *([] if is_own else ["--model", context.source.id])]
         parts += ["--intent", intent] if intent else []
@@ -210,7 +210,7 @@ def model(context: Context) -> None:
 
 
 def _report(context: Context, intent: str | None, runs: tuple[str, ...]) -> ModelReport:
-    """Cached check of the model on the text in view; a long check shows its progress."""
+    """Check the model on the text in view, cached; a long check shows its progress."""
     source, sentence, mask = context.source, context.sentence, context.edits.mask
     edits = replace(context.edits, mask=mask and mask.of_sentence(sentence if mask.batch_size else 0))
     length = min(len(cache.sentences(source, context.request)[sentence].tokens), MOST)
@@ -223,17 +223,17 @@ def _report(context: Context, intent: str | None, runs: tuple[str, ...]) -> Mode
 
 
 def _verdict(report: ModelReport) -> None:
-    """Draw the findings, or that nothing is wrong, and the question that the user should answer."""
+    """Draw the findings, or that nothing is wrong, and any question that the user should answer."""
     wrong, test = _findings(report), report.future
     if question := report.question.partition(" Say --")[0]:
-        (note if wrong else verdict)(f"{question} Say at the right what it is meant to be.", "unsure")
+        (note if wrong else verdict)(f"{question} Choose on the right what it is meant to be.", "unsure")
     elif not wrong and test is not None and test.is_tested:
         pairs = counted(int(test.hidden.sum()), "pair")
         verdict(f"No leak: no output changes with a token that is hidden from it ({pairs} tried).", "right")
     elif not wrong:
         verdict("Nothing wrong was found, but no output could be compared.", "unsure")
     if report.assumed:
-        quiet(f"{report.assumed.partition('. If')[0]}. If it is not, say so under “meant to be”.")
+        quiet(f"{report.assumed.partition('. If')[0]}. If it is not, choose another under “meant to be”.")
 
 
 def _leaks(context: Context, test: LeakTest) -> None:

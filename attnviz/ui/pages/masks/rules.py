@@ -45,18 +45,18 @@ GROUPS = {
 """Menus with the names of their rules and presets."""
 JOINS = {"and": ("and", False), "and not": ("and", True), "or": ("or", False), "or not": ("or", True)}
 FIRST = {"begin with": ("", False), "begin with not": ("", True)}
-"""Join and negation of a rule by their names in the menu; `FIRST` is for the first rule, `JOINS` for the rest."""
+"""Join and negation of a rule, by their names in the menu; `FIRST` is for the first rule, `JOINS` for all others."""
 
 
 def stack() -> Stack:
-    """All rules of the page, also those that are off."""
+    """Return all rules of the page, also those that are off."""
     return now()["mask"] or Stack()
 
 
-def changed(how: Callable[[Stack], Stack], choices: Choices) -> Choices:
-    """The choices with a changed mask; if the change is invalid, the old choices, and the page shows the error."""
+def changed(step: Callable[[Stack], Stack], choices: Choices) -> Choices:
+    """Apply `step` to the mask; if that is invalid, return the old choices, and the page shows the error."""
     try:
-        after = how(choices["mask"] or Stack())
+        after = step(choices["mask"] or Stack())
         stack_from_text(after.text)  # raises if a link with this mask could not be opened again
     except AttnvizError as error:
         session().memory["rules refused"] = str(error)
@@ -92,13 +92,13 @@ def draw(context: Context) -> None:
 
 
 def preset(name: str, keys: int, lengths: tuple[int, ...]) -> Stack:
-    """Rules of a preset, for this number of keys and these lengths of the texts."""
+    """Return the rules of a preset, for this number of keys and these lengths of the texts."""
     return stack_from_text(PRESETS[name].format(keys=keys, lengths=", ".join(map(str, lengths))))
 
 
 def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...]) -> None:
     """Draw a menu of rules, which are appended to the list, and of presets, which replace the list."""
-    lengths = lengths if min(lengths) < keys else (max(1, keys - 2),) * len(lengths)  # two tokens of padding to see
+    lengths = lengths if min(lengths) < keys else (max(1, keys - 2),) * len(lengths)  # show two tokens as padding
 
     def add() -> None:
         name = streamlit_internals.peek(f"add {title}")
@@ -119,15 +119,15 @@ def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...
 def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
     """Draw one rule: its join, its switch, its buttons and its parameters."""
     mask = entry.mask
-    way = next(name for name, (join, negated) in joins.items() if negated == entry.negated and join in ("", entry.join))
+    name = next(name for name, (how, negated) in joins.items() if negated == entry.negated and how in ("", entry.join))
 
-    def join(old: Entry, way: str) -> Entry:
-        join, negated = joins[way]
-        return replace(old, join=join or old.join, negated=negated)
+    def join(old: Entry, name: str) -> Entry:
+        how, negated = joins[name]
+        return replace(old, join=how or old.join, negated=negated)
 
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        options = {"value": way, "step": join, "visible": False, "width": 124}
-        _control(st.selectbox, f"How rule {i + 1} joins", i, "join", [*joins], **options)
+        options = {"value": name, "step": join, "visible": False, "width": 124}
+        _control(st.selectbox, f"How rule {i + 1} is joined", i, "join", [*joins], **options)
         with st.container(width="stretch"):
             title = literal(mask.keyword.replace("_", " ") if mask.parameters() else str(mask))
             about = literal(mask.meaning) or None
@@ -139,10 +139,10 @@ def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
             _numbers(i, mask, parameter)
 
 
-def _button(title: str, icon: str, i: int, how: Callable[[Stack], Stack], **options: Any) -> None:
-    """Draw an icon button that changes the list."""
+def _button(title: str, icon: str, i: int, step: Callable[[Stack], Stack], **options: Any) -> None:
+    """Draw an icon button that applies `step` to the list."""
     named = {"key": f"{icon} rule {i}", "icon": f":material/{icon}:", "help": f"{title} rule {i + 1}"}
-    st.button("", type="tertiary", on_click=change, args=(partial(changed, how),), **named, **options)
+    st.button("", type="tertiary", on_click=change, args=(partial(changed, step),), **named, **options)
 
 
 def _control(widget: Callable, label: str, i: int, part: str, *args: Any, step: Callable, **options: Any) -> None:
@@ -173,11 +173,7 @@ def _numbers(i: int, mask: Mask, parameter: Parameter) -> None:
 
 
 def whole_numbers(text: str, label: str) -> tuple[int, ...]:
-    """Parse whole numbers separated by commas or blanks.
-
-    Raises:
-        InputError: if a part is not a whole number.
-    """
+    """Parse whole numbers separated by commas or blanks; raise InputError if a part is not a whole number."""
     parts = text.replace(",", " ").split()
     if wrong := next((part for part in parts if not re.fullmatch(r"\d{1,6}", part, re.ASCII)), ""):
         raise InputError(f"{quoted(wrong[:20])} cannot be read as {label}: write whole numbers, such as 5, 3.")
@@ -185,35 +181,36 @@ def whole_numbers(text: str, label: str) -> tuple[int, ...]:
 
 
 def flipped(stack: Stack, cells: Iterable[tuple[int, int]], *, sentence: int = 0) -> Stack:
-    """The rules with these cells blocked or, if all of them are blocked already, opened.
+    """Return the rules with the cells blocked or, if all of them are blocked already, opened.
 
-    The last entries of the list hold painted cells: one entry blocks cells, one opens cells that rules block.
+    Painted cells are the last entries of the list: a `Painted` entry blocks cells, an `Opened` entry opens cells that
+    rules block.
     """
     cells = set(cells)
-    opened = not _open_cells(stack, cells, sentence)
-    stack = _with_painted(stack, Painted if opened else Opened, lambda old: old - cells)
-    still_open = _open_cells(stack, cells, sentence)
-    rest = cells - still_open if opened else still_open
-    return _with_painted(stack, Opened if opened else Painted, lambda old: old | rest)
+    must_open = not _open_cells(stack, cells, sentence)
+    stack = _with_painted(stack, Painted if must_open else Opened, lambda old: old - cells)
+    open_now = _open_cells(stack, cells, sentence)
+    rest = cells - open_now if must_open else open_now
+    return _with_painted(stack, Opened if must_open else Painted, lambda old: old | rest)
 
 
 def dragged(over: dict[str, list[float]]) -> set[tuple[int, int]]:
-    """Cells (query, key) covered by a drag, which the browser reports as {"row": [1.2, 3.4], "column": ...}."""
+    """Return the cells (query, key) that a drag covers, reported as {"row": [1.2, 3.4], "column": ...}."""
     ends = (sorted(over.get(name) or [0.0, 0.0]) for name in ("row", "column"))
     return set(product(*(range(math.floor(start), math.ceil(end)) for start, end in ends)))
 
 
 def _open_cells(stack: Stack, cells: set[tuple[int, int]], sentence: int) -> set[tuple[int, int]]:
-    """Subset of the cells that the rules leave open."""
+    """Return the cells that the rules leave open."""
     if not cells:
         return set()
-    queries, keys = (max(places) + 1 for places in zip(*cells, strict=True))
+    queries, keys = (max(positions) + 1 for positions in zip(*cells, strict=True))
     grid = (stack.mask() or Full()).grid(queries, keys, sentence=sentence)
     return {cell for cell in cells if grid[cell]}
 
 
 def _with_painted(stack: Stack, kind: type[Painted] | type[Opened], change: Callable[[set], set]) -> Stack:
-    """The rules after `change` of the cells in the painted entry of this kind; an entry without cells is removed."""
+    """Apply `change` to the cells of the last `Painted` or `Opened` entry; an entry without cells is removed."""
     index = None
     for i in reversed(range(len(stack.entries))):
         mask = stack.entries[i].mask
@@ -228,7 +225,7 @@ def _with_painted(stack: Stack, kind: type[Painted] | type[Opened], change: Call
 
 @dataclass(frozen=True, eq=False)
 class ModelMask(Mask):
-    """A built-in mask that is not a rule, given as cells, (Q, K); positions outside of the cells are open."""
+    """A built-in mask that is not a rule, as open cells, (Q, K); all positions outside of these cells are open."""
 
     cells: Tensor
     title: str
@@ -248,7 +245,7 @@ class ModelMask(Mask):
 
 @cache.cached
 def _mask_of_call(record: Record, site: Site, head: int, sentence: int) -> Mask | None:
-    """Mask of an attention call in a run: as a rule if it has one, else as cells; None if it blocks nothing."""
+    """Return the mask of an attention call, as a rule if possible, else as cells; None if it blocks nothing."""
     step = record.step(site)
     if step.mask is None and step.weights_only:
         cells = step.weights(head, sentence=sentence) > 0
@@ -259,18 +256,18 @@ def _mask_of_call(record: Record, site: Site, head: int, sentence: int) -> Mask 
 
 
 def number(context: Context) -> int:
-    """Number of the head in view; 0 if all heads are combined."""
+    """Return the number of the head in view; 0 if all heads are combined."""
     return context.head if isinstance(context.head, int) else 0
 
 
 def built_in(context: Context) -> Mask | None:
-    """Built-in mask of the model at the call in view; None if it has none."""
+    """Return the built-in mask of the model at the call in view; None if there is none."""
     original = context.record if context.before is None else context.before
     return _mask_of_call(original, context.site, number(context), context.sentence)
 
 
 def acting(context: Context) -> Mask:
-    """Mask at the call in view; for a model that cannot be edited, its built-in mask joined with the rules."""
+    """Return the mask that acts at the call in view; for a read-only model, the built-in mask joined with the rules."""
     rules = stack().mask()
     if not context.source.read_only:
         mask = _mask_of_call(context.record, context.site, number(context), context.sentence)

@@ -21,10 +21,13 @@ from attnviz.ui.text import block, heading, large, literal, quiet, table
 from attnviz.ui.toolbar import Context, toolbar
 
 CIRCUITS = {
-    "copying": ("Copying", "OV circuit, from -1 to 1. 1: a token that is attended to becomes more probable itself."),
+    "copying": ("Copying", "OV circuit, from -1 to 1. 1: attention to a token makes the same token more probable."),
     "eigenvalue": ("Largest eigenvalue", "OV circuit: real part of the eigenvalue with the largest size."),
     "previous_token": ("Previous token", "QK circuit of the vectors of positions: mean weight on the position before."),
-    "induction": ("Induction", "QK circuit through an earlier head. 1: it seeks its own token where that head looked."),
+    "induction": (
+        "Induction",
+        "QK circuit through an earlier head. 1: queries match keys that attended to their token.",
+    ),
 }
 """Title and meaning of each metric of a head's circuits."""
 COMPOSITIONS = {"K: keys": "k", "Q: queries": "q", "V: values": "v"}
@@ -46,7 +49,7 @@ def page(source: Source, request: Request) -> None:
 def circuits(context: Context) -> dict[str, Figure]:
     """Draw the metrics of the QK and OV circuits, one row per head, and the composition scores of pairs of heads."""
     source = context.source
-    quiet("What heads can read from each other and write, by the weights alone: no text is run (Elhage et al. 2021).")
+    quiet("What heads can read from each other and write, from the weights alone, without a text (Elhage et al. 2021).")
     search = Estimate(1, 0.0, 0, 0, unit="heads")
     cost = cache.worked(_cost, source, cost=search, runs_model=source, unit="searches for projections")
     if not runs.is_requested("measure circuits", source, cost, "Measure circuits"):
@@ -54,16 +57,16 @@ def circuits(context: Context) -> dict[str, Figure]:
     measured = cache.worked(_circuits, source, cost=cost, runs_model=source)
     names = [name for name in NUMBERS if measured.heads[name].notna().any()]
     columns = heads.columns_of(CIRCUITS, "%.3f")
-    columns["through"] = st.column_config.TextColumn("Through", help="Earlier head with which its keys compose most.")
+    columns["through"] = st.column_config.TextColumn("Through", help="Earlier head with the largest K-composition.")
     through = ["through"] if measured.heads["through"].notna().any() else []
     heads.choose_row(context, measured.heads, [*names, *through], columns, "circuits")
     if lacking := [CIRCUITS[name][0] for name in CIRCUITS if name not in names]:
-        quiet(f"Its embeddings, positions or projections give no number for: {', '.join(lacking)}.")
+        quiet(f"These numbers cannot be computed from the weights of this model: {', '.join(lacking)}.")
     if measured.left_out:
         quiet("Heads of cross-attention are left out: their keys are words of another text.")
     quiet(
-        "Weights show what a head can do, not that it does it on a text: test that by switching it off. The gains "
-        "of norms are included, their scaling per token is not. Biases and feed-forward layers are left out."
+        "Weights show what a head can do, not what it does on a text: test that by switching it off. The gains "
+        "of norms are included, their division per token is not. Biases and feed-forward layers are left out."
     )
     kinds = [name for name, kind in COMPOSITIONS.items() if measured.composition[kind].notna().any()]
     if not kinds:
@@ -92,7 +95,7 @@ def card(context: Context) -> dict[str, Figure]:
     if facts is None:
         quiet(*filter(None, (source.read_only, source.alone, source.unseen)))
         table(source.described(), numbers=(1,))
-        quiet("What its heads do was not measured here.")
+        quiet("What its heads do was not measured.")
         return {}
     corpus.known_roles(context)
     heads.opener(context.site, context.head)

@@ -69,21 +69,22 @@ def contributions(context: Context) -> dict[str, Figure]:
         if added.most is not None:
             opener(*added.most)
     _method(
-        "A part adds its vector, scaled as the last norm scaled the whole, times the column of the word in the "
+        "A part adds its vector, divided like the whole sum by the last norm, times the word's column of the "
         "unembedding; a head's vector is its output times its part of W_O. All parts sum to the logit. Effects "
-        "through later layers are not counted: the switch-off test shows both. Source: Elhage et al. 2021."
+        "through later layers are not counted; the switch-off test includes them. Source: Elhage et al. 2021."
     )
     numbers(every["Heads"], "contributions")
     return every
 
 
 def _method(text: str) -> None:
+    """Draw a closed expander with the method of a part."""
     with st.expander("How this is computed"):
         quiet(text)
 
 
 def _position_and_word(context: Context, record: Record) -> tuple[int, str | None, list[str]]:
-    """Draw the choices of position and word; returns both, and the most probable words at the position."""
+    """Draw the choices of position and word; return both, and the most probable words at the position."""
     position = _position(context, record)
     words = analysis.next_words(record, position, sentence=context.sentence, count=LIKELY)
     likely = [word.word for word in words]
@@ -109,14 +110,14 @@ def _position(context: Context, record: Record) -> int:
 
 
 def _query(label: str, context: Context, kind: str, tokens: tuple[Token, ...], opening: int, blanks: list[int]) -> int:
-    """Draw the choice of a position in a text; the value is the query of the selected cell, if of the same text."""
-    is_there = (context.site.kind == "encoder") == (kind == "encoder")
+    """Draw the choice of a position in the text of a stack; by default the query of the selected cell, or `opening`."""
+    is_same_text = (context.site.kind == "encoder") == (kind == "encoder")
     options, cell = blanks or [*range(len(tokens))], now()["cell"]
-    position = cell[0] if cell and is_there else opening
+    position = cell[0] if cell and is_same_text else opening
     last = max(site for site in context.source.sites if site.kind == kind)
 
     def step(choices: Choices, position: int) -> Choices:
-        return (choices if is_there else choices.put(layer=last)).put(cell=(position, 0))
+        return (choices if is_same_text else choices.put(layer=last)).put(cell=(position, 0))
 
     return control(
         st.selectbox,
@@ -132,7 +133,7 @@ def _query(label: str, context: Context, kind: str, tokens: tuple[Token, ...], o
 
 
 def _word(label: str, name: str, likely: list[str], opening: str | None) -> str | None:
-    """Draw the choice of a vocabulary word, one of the most probable or typed; `opening` is the default."""
+    """Draw the choice of a word of the vocabulary, one of the most probable or typed; `opening` is the default."""
     word = now()[name] or opening
 
     def step(choices: Choices, typed: str | None) -> Choices:
@@ -157,7 +158,7 @@ def _word(label: str, name: str, likely: list[str], opening: str | None) -> str 
 
 
 def lens(context: Context) -> dict[str, Figure]:
-    """Draw the logit lens, with the predictions after each layer, or the words that the chosen head pushes."""
+    """Draw the logit lens, the predictions after each layer, or the words that the chosen head raises and lowers."""
     record = cache.with_stream(context.source, context.record)
     with st.container(**ROW):
         is_head = LENSES[1] == choice(st.segmented_control, "Shown as", "form", LENSES, visible=False, required=True)
@@ -170,7 +171,7 @@ def lens(context: Context) -> dict[str, Figure]:
     row = int(allowed("stage", [str(stage) for stage in range(1 if is_head else last + 1)], "0"))
     options = {"columns": columns, "selected": (row, position), **style}
     if is_head:
-        quiet(f"Which words does {context.site.head(context.head)} push up and down after each token?")
+        quiet(f"Which words does {context.site.head(context.head)} make more or less probable after each token?")
         grid = figures.pushed(record, context.site, context.head, **options)
     else:
         quiet("What would the model predict if it ended after each layer? Click a word for its alternatives.")
@@ -187,11 +188,11 @@ def lens(context: Context) -> dict[str, Figure]:
     )
     picture(bars, "lens words")
     _method(
-        "The head's output times its part of W_O, scaled as the last norm scaled the whole in this run, times the "
-        "unembedding: what it adds to the logit of each word. What later layers make of it is not counted."
+        "The head's output times its part of W_O, divided like the whole sum by the last norm, times the "
+        "unembedding: its contribution to the logit of each word, without effects through later layers."
         if is_head
         else "Each row reads the residual stream after a layer through the last norm and the unembedding (logit lens, "
-        "nostalgebraist 2020), which were trained for its end: only the top row is what the model predicts."
+        "nostalgebraist 2020). These were trained for the last layer: only the top row is a prediction of the model."
     )
     numbers(grid, "lens")
     return {"Words": grid, "Probabilities": bars}
@@ -229,10 +230,10 @@ def rollout(context: Context) -> dict[str, Figure]:
         every["This position"] = figures.rollout_row(traced, position, dark=context.dark)
         with st.container(width="content"):
             picture(every["This position"], "reached")
-    quiet("Rollout shows where content can go, not what is used.")
+    quiet("Rollout shows how content can flow, not which content is used.")
     _method(
-        "In each layer a position keeps half of itself (the residual connection). The other half is mixed by the "
-        "mean of all heads, also those that are off. Values and feed-forward networks are ignored. "
+        "In each layer, half of a position is its own state (the residual connection), and half is mixed by the mean "
+        "weights of all heads, also those that are off. Values and feed-forward networks are ignored. "
         "Source: Abnar and Zuidema 2020."
     )
     numbers(every["This position"], "reached")
@@ -240,10 +241,10 @@ def rollout(context: Context) -> dict[str, Figure]:
 
 
 def _trace(context: Context, last: Site, position: int) -> Traced | None:
-    """Rollout after a layer; for a long text only one position, after a click on a button with the cost."""
+    """Compute rollout after a layer; for a long text only for one position, and after a click on a button."""
     record, text, step = context.record, context.sentence, context.record.step(last)
     layers = sorted(site.layer for site in record.sites if site.kind == last.kind)
-    below = layers.index(last.layer)
+    below = layers.index(last.layer)  # number of layers of the stack before the last one
     if len(record.sites) * record.texts(last, sentence=text)[0].length ** 2 <= tracing.MOST_CELLS:
         cost = estimate.of_maps(step, len(layers) * step.num_heads)
         mixed, shares = cache.worked(_mix_and_rollout, record, last.kind, text, cost=cost)
@@ -293,7 +294,7 @@ def _weight_gradients(context: Context, computed: Relevance, *, signed: bool) ->
     """Draw gradient × weight of the chosen head, and the relevance of each token after a layer."""
     if not isinstance(context.head, int):
         raise InputError("Gradients are shown for one head: choose one above.")
-    quiet("Which weights, and through them which tokens, does the chosen word's logit depend on?")
+    quiet("On which weights, and through these on which tokens, does the logit of the chosen word depend?")
     record, style = context.record, {"dark": context.dark}
     head = figures.relevance(record, computed, context.site, context.head, signed=signed, **style)
     with st.container(horizontal=True, gap="large"):
@@ -306,9 +307,9 @@ def _weight_gradients(context: Context, computed: Relevance, *, signed: bool) ->
             bars = figures.relevance_bars(record, computed, layer, **style)
             picture(bars, "relevant")
     _method(
-        "The gradient of the logit by each weight, times the weight; negative ones are set to 0, and heads are "
-        "averaged. From layer to layer relevance is passed on along these products: R ← R + Ā R. If the "
-        "model is certain, a gradient can be near zero although the weight matters. Source: Chefer et al. 2021."
+        "Ā is the gradient of the logit with respect to each weight, times the weight; negative products are set to "
+        "0, then heads are averaged. From layer to layer, the relevance R becomes R + Ā R. If the model is certain, "
+        "a gradient can be near zero although the weight matters. Source: Chefer et al. 2021."
     )
     numbers(bars, "relevant")
     return {"This head": head, "Tokens": bars}

@@ -1,4 +1,4 @@
-"""Statistics of each head over many texts: of an atlas, the shipped texts, or the user's own texts."""
+"""Statistics of each head over many texts: from an atlas, on the shipped texts, or on the user's own texts."""
 
 import os
 from functools import lru_cache
@@ -43,9 +43,9 @@ COLUMNS = {
     "spread": ("Std. dev.", "Standard deviation over texts."),
 }
 ROLES = {
-    "often": ("Looks there", "Share of the rows whose largest weight is where the role says."),
-    "on": ("Right, head on", "Share of correct predictions with all heads on."),
-    "off": ("Right, head off", "Share of correct predictions with this head off."),
+    "often": ("Looks there", "Share of the rows whose largest weight is on the key of the role."),
+    "on": ("Correct, head on", "Share of correct predictions with all heads on."),
+    "off": ("Correct, head off", "Share of correct predictions with this head off."),
 }
 """Title and meaning of each number of a measured role."""
 
@@ -76,7 +76,7 @@ def corpus(context: Context) -> dict[str, Figure]:
 
 
 def _choose_atlas(source: Source) -> Atlas | None:
-    """Atlas of a model, from the folders of `FOLDERS` or the shipped ones; several are offered as a choice."""
+    """Find the atlas of a model in the folders of `FOLDERS` and the shipped ones; draw a choice if there are more."""
     named = filter(None, os.environ.get(FOLDERS, "").split(os.pathsep))
     shipped = sorted(assets.path("atlas").iterdir()) if assets.path("atlas").is_dir() else []
     atlases: dict[str, Atlas] = {}
@@ -98,7 +98,7 @@ def _choose_atlas(source: Source) -> Atlas | None:
 
 @lru_cache(maxsize=32)
 def _open_atlas(folder: Path, changed: float) -> Atlas | AttnvizError:
-    """Open an atlas, or return the error; `changed`, the time of the last change, is only part of the cache key."""
+    """Open an atlas, or return the error; `changed`, the time of its last change, is only a part of the cache key."""
     try:
         return atlas.open(folder)
     except AttnvizError as problem:
@@ -147,7 +147,7 @@ def _answer(context: Context, measured: Atlas, row: pd.Series) -> None:
     if context.behaviors:
         large(f"{name} {in_general(context.behaviors[0])}.")
     else:
-        large(f"{name} looks like this, by its weights: {named[0].name}." if named else f"{name} has no clear role.")
+        large(f"{name} suggests a role by its weights: {named[0].name}." if named else f"{name} has no clear role.")
     by_weights = [f"Role by its weights alone: {role.evidence}." for role in named]
     quiet(" ".join([*by_weights, f"Over {measured.texts:,} texts, {measured.tokens:,} tokens."]))
 
@@ -240,7 +240,7 @@ def _example(context: Context, row: dict, index: int, by: str) -> None:
 
 
 def _shaded_html(context: Context, record: Record, query: int, key: int, remark: str) -> str:
-    """HTML of the keys, each shaded by its weight, with the query underlined and the prediction after it."""
+    """Write HTML of the keys, each shaded by its weight, with the query underlined and the prediction after it."""
     queries, keys = record.tokens(context.site)
     weights = record.step(context.site).weights(context.head, slice(query, query + 1))[0].tolist()
     name, parts = escape(visible_text(queries[query].text)), []

@@ -37,7 +37,7 @@ MEANINGS = ablation.EFFECTS | {metric.name: metric.means for metric in METRICS}
 ONLY = {"encoder": "Encoder heads", "decoder": "Decoder heads", "cross": "Cross-attention heads"} | {
     rule.name: f"Role: {rule.name}" for rule in THRESHOLDS
 }
-"""Filters of heads: kinds of attention and roles."""
+"""Filters of heads, by kind of attention or by role."""
 MATTERS = "Switch off each head alone, and order them by how much the prediction changes."
 AT_ONCE = 2**26
 """Maximum number of weights, over all heads, to measure without a button: 8 heads with 2,900 tokens."""
@@ -46,7 +46,7 @@ BLOCKS = 134_000_000
 
 
 def place_of(row: Mapping[str, Any]) -> tuple[Site, int]:
-    """Layer and head named by a click or a row of a table."""
+    """Return the layer and the head that a click or a row of a table names."""
     return Site(row["kind"], int(row["layer"])), int(row["head"])
 
 
@@ -122,14 +122,14 @@ def _controls(context: Context) -> tuple[str, str, str | None]:
 
 
 def each_off(context: Context, key: str, study: Callable[..., R], **options: Any) -> R | None:
-    """Result of a study that switches off each head in turn; None until its button, with the cost, is clicked.
+    """Run a study that switches off each head in turn; None until its button, which shows the cost, is clicked.
 
     Raises:
         InputError: if this model cannot be edited.
     """
     source, request = context.source, context.request
     if why := source.read_only or source.alone:
-        raise InputError(f"What a head changes cannot be measured here. {why}")
+        raise InputError(f"The effect of a head cannot be measured here. {why}")
     count, sentences = sum(step.num_heads for step in context.record.steps), cache.sentences(source, request)
     cost = budget.of_runs(count + 1, source, sentences, request.edits)
     if not runs.is_requested(key, (source, request, *options.values()), cost, "Switch each head off in turn"):
@@ -139,7 +139,7 @@ def each_off(context: Context, key: str, study: Callable[..., R], **options: Any
 
 
 def metrics(context: Context) -> pd.DataFrame:
-    """All metrics of all heads on the text; for a long text the table has no metrics until a button is clicked."""
+    """Measure all heads on the text; for a long text the table has no metrics until a button is clicked."""
     record, text = context.record, context.sentence
     weights = weights_of_all(record.steps)
     if weights <= AT_ONCE:
@@ -158,7 +158,7 @@ _seconds = cache.cached(seconds)
 
 
 def _numbers(context: Context, swept: Sweep | None) -> pd.DataFrame:
-    """Table with a row per head: its role, its metrics and, if measured, the effects of switching it off."""
+    """Make a table with a row per head: its role, its metrics and, if measured, the effects of switching it off."""
     rows, source = metrics(context), context.source
     measured = source.card if source.step is None else None
     names = []
@@ -181,16 +181,16 @@ def _sort_rows(rows: pd.DataFrame, by: str, only: str | None) -> pd.DataFrame:
     if only in KINDS:
         rows = rows[rows["kind"] == only]
     elif only:
-        rows = rows[[only in (role.strip("?") for role in each.split(", ")) for each in rows["role"]]]
+        rows = rows[[only in (role.strip("?") for role in names.split(", ")) for names in rows["role"]]]
     if rows.empty:
-        raise InputError(f"No head has the role “{only}” on this text. Choose another role or all.")
+        raise InputError(f"No head has the role “{only}” on this text. Choose another role, or all.")
     if by in rows:
         rows = rows.sort_values(by, ascending=False, na_position="last", kind="stable")
     return rows.reset_index(drop=True)
 
 
 def _figure(context: Context, by: str, rows: pd.DataFrame | None) -> Figure:
-    """Figure with the maps of the heads in this order, with their metric as captions."""
+    """Make the figure with the maps of the heads in the order of the rows, with the metric `by` as captions."""
     order = captions = None
     if rows is not None and (by in rows or len(rows) < sum(step.num_heads for step in context.record.steps)):
         order = tuple(map(place_of, rows.to_dict("records")))
@@ -217,9 +217,9 @@ def _verdict(swept: Sweep | None) -> None:
     """Draw which head has the largest effect, with a button that opens it."""
     if swept is None:
         return
-    matters, weights = swept.sentences()
-    large(matters)
-    quiet(*filter(None, [weights]))
+    strongest_effect, about_weights = swept.sentences()
+    large(strongest_effect)
+    quiet(*filter(None, [about_weights]))
     if swept.strongest:
         opener(*swept.strongest)
 
@@ -247,7 +247,7 @@ def choose_row(context: Context, rows: pd.DataFrame, names: list[str], columns: 
     places = [*map(place_of, rows.to_dict("records"))]
     chosen = [i for i, place in enumerate(places) if place == (context.site, context.head)][:1]
     memory, name = session().memory, f"table {key} {hash(tuple(places))}"
-    if memory.setdefault(name, chosen) != chosen:  # chosen elsewhere: a new key, so that this row is preselected
+    if memory.setdefault(name, chosen) != chosen:  # the head was chosen elsewhere: a new key selects its row
         memory.update({name: chosen, f"{name} rev": memory.get(f"{name} rev", 0) + 1})
     key = f"{name} {memory.get(f'{name} rev', 0)}"
 
@@ -270,6 +270,7 @@ def choose_row(context: Context, rows: pd.DataFrame, names: list[str], columns: 
 
 
 def _meaning(name: str) -> str:
+    """Return the meaning of a metric or effect as a sentence."""
     means = MEANINGS[name]
     return f"{means[:1].upper()}{means[1:].rstrip('.')}."
 
