@@ -164,7 +164,6 @@ def test_where_there_is_no_blank_the_picture_says_so():
     assert figures.step_by_step(NO_BLANKS).table.empty
 
 
-SENTENCE = ["The", "cat", "sat"]
 OFF = Edits(heads_off=frozenset({(SITE, 1)}))
 
 

@@ -15,7 +15,6 @@ from attnviz.sources.trained import Trained
 LONG, SHORT, OTHER = "the black cat sleeps on the red chair .", "a dog eats and", "the black cat sleeps"
 TEXTS = [LONG, SHORT, OTHER]
 CROSS, DECODER, ENCODER = Site("cross", 1), Site("decoder", 0), Site("encoder", 1)
-NOTHING = ~Subsequent(99)
 PAD, SOS, EOS, UNK = range(4)
 CLOSE = {"rtol": 0, "atol": 1e-10}
 """In float64: some hundred roundings of 1e-16 on logits of up to ten, amplified through the layers, with room."""
