@@ -81,7 +81,7 @@ def need_transformers() -> None:
     """
     if not all(map(find_spec, ("transformers", "huggingface_hub"))):
         what = "Models of Hugging Face and 'shapes' need transformers, which is not installed here"
-        raise AttnvizError(f"{what}: pip install 'attnviz[huggingface]'")
+        raise AttnvizError(f"{what}: pip install 'attnviz[huggingface]'.")
 
 
 def refusal(word: str, model: str, revision: str | None, detail: object = None) -> AttnvizError:
