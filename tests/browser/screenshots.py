@@ -26,11 +26,7 @@ Screen = tuple[int, int, str]
 """Width, height and colors."""
 PICTURES = {
     "heads": ("", {}, "light"),
-    "overview": (
-        "overview",
-        {"model": "story", "text": TEXT, "layer": "d1", "head": "0"},
-        "light",
-    ),
+    "overview": ("overview", {"model": "story", "text": TEXT, "layer": "d1", "head": "0"}, "light"),
     "masks": ("masks", {"model": "scratch", "mask": "causal"}, "light"),
     "steps": ("steps", {"model": "translator", "layer": "c1", "head": "3", "stage": "softmax"}, "dark"),
 }
