@@ -80,6 +80,15 @@ def test_an_installed_model_has_its_untrained_half_trained_and_final_weights(ins
     assert "after step 100; there are those after 0, 300, 3000" in installed.run("python", "-c", missing)[2]
 
 
+def test_what_needs_an_extra_names_it(installed):
+    """A condition on the heads of an atlas needs DuckDB."""
+    code = """import sys; sys.modules["duckdb"] = None
+import attnviz; from attnviz.core import assets
+attnviz.atlas.open(assets.path("atlas/story")).heads("previous_token > 0.9")"""
+
+    assert "An atlas needs duckdb: pip install 'attnviz[atlas]'." in installed.run("python", "-c", code)[2]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no second address of this machine")
 def test_the_address_that_was_asked_for_may_be_opened(installed):
     """Streamlit refuses pages that come by a name which it was not told, against DNS rebinding."""

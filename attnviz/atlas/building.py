@@ -226,7 +226,8 @@ class Engine:
         if not missing or (not self.scheduler and count < 2):
             yield from here(atlas_plan, folder, missing)
             return
-        from distributed import as_completed
+        with opened.extra_imports():
+            from distributed import as_completed
 
         with self._client(count) as client:
             self.on_dashboard(client.dashboard_link)

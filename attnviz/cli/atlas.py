@@ -12,10 +12,6 @@ def run(options: Namespace) -> int:
     """Build or query an atlas, and return the exit status: 1 if a shard failed, else 0."""
     try:
         return (_build if options.action == "build" else _query)(options)
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("duckdb", "distributed", "dask"):
-            raise
-        raise InputError(f"An atlas needs {error.name}: pip install 'attnviz[atlas]'.") from None
     except KeyboardInterrupt:
         terminal.note("Canceled. The same command continues the build.")
         raise

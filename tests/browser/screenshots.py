@@ -33,19 +33,6 @@ PICTURES = {
 LIVE = "#text=the+girl+near+the+dogs+was+happy+because&layer=d1&head=1&heads_off=d1.0&mask=blocked(8:0-1)&cell=8.2"
 """State of the live page in its picture."""
 
-WRITTEN = {
-    "attention-weights": ("encoder-heads.png",),
-    "check-mask": ("leaks.png",),
-    "deepseek-sparse-attention": ("deepseek.png",),
-    "grid": ("knight.png",),
-    "hugging-face": ("bert-head.png",),
-    "log-while-training": ("step0.png", "step40.png"),
-    "output-attentions-none": ("gpt2-head.png",),
-    "pictures": ("cls.png",),
-    "same-run": ("padding.png",),
-}
-"""Files that the code of a how-to page writes, drawn side by side in its picture."""
-
 LONG = "+".join(["word"] * 30)
 STATES = (
     *("", "?model=translator", "?model=induction", "?model=shapes", "?model=story&heads_off=d1.0&mask=window(2)"),
@@ -75,9 +62,10 @@ GAP, ACROSS = 16, 2
 
 def main() -> None:
     GALLERY.mkdir(parents=True, exist_ok=True)
-    for name, files in WRITTEN.items():
-        written(name, files).save(GALLERY / f"{name}.png", optimize=True)
-        print(f"docs/gallery/{name}.png")
+    for page in sorted((driver.ROOT / "docs" / "how-to").glob("*.md")):
+        if f"../gallery/{page.stem}.png" in page.read_text(encoding="utf-8"):
+            written(page).save(GALLERY / f"{page.stem}.png", optimize=True)
+            print(f"docs/gallery/{page.stem}.png")
     if sys.argv[1:] == ["pages"]:
         return
     (GALLERY / "long.png").write_bytes(long_map())
@@ -107,14 +95,14 @@ def long_map() -> bytes:
     return attnviz.render(attnviz.figures.head(attnviz.analyze(text, source), Site("decoder", 0), 2), "png")
 
 
-def written(name: str, files: Sequence[str]) -> Image.Image:
-    """Run the Python of a how-to page, and put the pictures that it writes side by side."""
+def written(page: Path) -> Image.Image:
+    """Run the Python of a how-to page until it writes pictures, and put these side by side."""
     with TemporaryDirectory() as folder, chdir(folder):
         notebook: dict = {}
-        for language, title, code, _ in blocks(f"docs/how-to/{name}.md"):
-            if language == "python" and not title and not all(map(Path.exists, map(Path, files))):
+        for language, title, code, _ in blocks(f"docs/how-to/{page.name}"):
+            if language == "python" and not title and not [*Path().glob("*.png")]:
                 exec(code, notebook)
-        images = [Image.open(file).convert("RGB") for file in files]
+        images = [Image.open(file).convert("RGB") for file in sorted(Path().glob("*.png"))]
     joined = Image.new("RGB", (sum(image.width for image in images), max(image.height for image in images)), "white")
     for number, image in enumerate(images):
         joined.paste(image, (sum(earlier.width for earlier in images[:number]), 0))

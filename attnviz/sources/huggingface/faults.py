@@ -61,4 +61,4 @@ def need_transformers() -> None:
     """Raise AttnvizError if the libraries for models of Hugging Face are not installed."""
     if not all(map(find_spec, ("transformers", "huggingface_hub"))):
         what = "Models of Hugging Face and 'shapes' need transformers, which is not installed here"
-        raise AttnvizError(f"{what}: pip install 'attnviz[huggingface]'")
+        raise AttnvizError(f"{what}: pip install 'attnviz[huggingface]'.")
