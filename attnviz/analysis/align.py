@@ -239,10 +239,12 @@ class AlignedPair:
         place = _largest(difference)
         if not abs(difference[place]) > SAME:
             return None
-        if self.tile == 1:
-            return place
-        first = place[0] * self.tile, place[1] * self.tile
-        within = _largest(self.part(*(slice(start, start + self.tile) for start in first)).difference)
+        return place if self.tile == 1 else self.most_of(*place, self.tile)
+
+    def most_of(self, row: int, column: int, tile: int) -> tuple[int, int]:
+        """The cell with the largest difference in one tile."""
+        first = row * tile, column * tile
+        within = _largest(self.part(*(slice(start, start + tile) for start in first)).difference)
         return first[0] + within[0], first[1] + within[1]
 
 
