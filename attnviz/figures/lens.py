@@ -45,7 +45,7 @@ class WordMap(Figure):
     Attributes:
         facts: title, lines, numbers and words.
         words: words with their numbers; the cells are empty if all numbers are 0.
-        title: title of the rows.
+        row_title: title of the rows.
         number: name of the numbers.
         ramp: color scale of the numbers.
         is_stream: whether the rows are stages of a stream, drawn with the last stage on top.
@@ -53,7 +53,7 @@ class WordMap(Figure):
 
     facts: FigureFacts
     words: WordGrid
-    title: str
+    row_title: str
     number: str
     ramp: Ramp
     is_stream: bool = False
@@ -77,7 +77,7 @@ class WordMap(Figure):
         numbers = [f"{value:+.3g}" if self.ramp.signed else percent(value) for value in flat]
         return Grid(
             **above | {"lines": [*above["lines"], *note]},
-            rows=text_side(self.title, "query", names),
+            rows=text_side(self.row_title, "query", names),
             columns=GridSide(
                 Groups(as_tokens(words.tokens[part]), starts, starts + 1),
                 f"Token read, {span}" if len(positions) < len(tokens) else "Token read",
@@ -124,7 +124,7 @@ def logit_lens(record: Record, *, sentence: int = 0, columns: slice | None = Non
         words=in_words,
         arrays=partial(_arrays_of, words),
     )
-    form = {"title": "Residual stream after", "number": "probability", "ramp": Ramp("probability of the word", 1.0)}
+    form = {"row_title": "Residual stream after", "number": "probability", "ramp": Ramp("probability of the word", 1.0)}
     return WordMap(facts=facts, words=words, is_stream=True, record=record, sentence=sentence, **form, **style)
 
 
@@ -168,7 +168,7 @@ def pushed(
         arrays=partial(_arrays_of, words),
     )
     ramp = scale_of("adds to the word's logit", words.values, signed=True)
-    form = {"title": "Pushed", "number": "adds to its logit", "ramp": ramp}
+    form = {"row_title": "Pushed", "number": "adds to its logit", "ramp": ramp}
     return WordMap(facts=facts, words=words, record=record, sentence=sentence, **form, **style)
 
 
