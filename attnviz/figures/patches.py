@@ -136,7 +136,7 @@ class PatchImage(TokenWeights):
     @property
     def lines(self) -> list[str]:
         less = [WITHOUT_SINKS] if self.less else []
-        return [*less, *super().lines]
+        return [*less, *(line.replace("between words", "of a patch") for line in super().lines)]
 
     @cached_property
     def _layout(self) -> list[tuple[list[Frame], list[dict], list[dict]]]:
