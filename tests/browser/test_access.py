@@ -32,8 +32,8 @@ PARTS = {
     "painting": "masks?model=scratch&text=a+b+c+d&mask=causal+%26+not+painted%283%2C+1%29",
 }
 SCREENS = ((1440, "light"), (390, "dark"), (1440, "dark"), (390, "light"))
-SEEN_FIRST = ".st-key-first .marks, [class*=st-key-picture] .marks, .verdict"
-"""What a person came for: the picture, or the answer of a check."""
+SEEN_FIRST = ".st-key-first .marks, [class*=st-key-picture] .marks, .verdict, table"
+"""What a person came for: the picture, the numbers of a chapter, or the answer of a check."""
 
 
 @pytest.mark.parametrize("states", [PAGES, pytest.param(PARTS, marks=pytest.mark.sweep)], ids=["pages", "parts"])
