@@ -12,6 +12,7 @@ from attnviz.analysis import predicted_words, sentences
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted, Subsequent
 from attnviz.figures.lens import MOST_POSITIONS
+from attnviz.ui import readout
 
 WORDS = ["The", "cat", "sat"]
 
@@ -40,7 +41,7 @@ def test_every_figure_is_whole(words):
         assert figure.title.encode()
         assert figure.description.encode()
         assert {"layer", "hconcat"} & {*written(figure.chart)}
-        assert figure.screen[0]["$schema"]
+        assert readout.screen(figure)[0]["$schema"]
         assert len(figure.table)
         assert all(isinstance(array, np.ndarray) for array in figure.arrays.values())
 
@@ -71,7 +72,7 @@ def test_a_name_ends_with_what_was_changed():
 def test_large_maps_have_a_readout_on_the_screen_and_small_ones_do_not():
     small, large = (figures.head(record_of(["w"] * n), SITE, 0) for n in (4, 60))
 
-    (spec, table), (full, source) = small.screen, large.screen
+    (spec, table), (full, source) = map(readout.screen, (small, large))
     assert "/vega-lite/" in spec["$schema"]
     assert table is None
     assert "/vega/" in full["$schema"]

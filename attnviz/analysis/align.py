@@ -243,10 +243,12 @@ class AlignedPair:
         row, column = _largest(difference)
         if not abs(difference[row, column]) > SAME:
             return None
-        if self.tile == 1:
-            return row, column
-        top, left = row * self.tile, column * self.tile  # of the tile, whose cells are compared now
-        row, column = _largest(self.part(slice(top, top + self.tile), slice(left, left + self.tile)).difference)
+        return (row, column) if self.tile == 1 else self.largest_in(row, column, self.tile)
+
+    def largest_in(self, row: int, column: int, tile: int) -> tuple[int, int]:
+        """Find the cell with the largest difference in one tile of the map."""
+        top, left = row * tile, column * tile
+        row, column = _largest(self.part(slice(top, top + tile), slice(left, left + tile)).difference)
         return top + row, left + column
 
 

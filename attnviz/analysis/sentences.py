@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
 from attnviz import analysis
 from attnviz.analysis import views
 from attnviz.analysis.align import BLANK, AlignedPair
 from attnviz.analysis.views import AttentionView, Groups, SeenMask, View
 from attnviz.check.leaks import LeakTest
-from attnviz.core.amounts import counted, decimals, percent
+from attnviz.core.amounts import counted, decimals, digits, percent
 from attnviz.core.display import as_sentence, isolated, label_text, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.masks import Full
@@ -390,3 +391,22 @@ def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
         left = percent(float(1 - shares[order].sum()))
         named.append(f"{rest:,} {'others' if rest > 1 else 'other'} {left}")
     return f"{quoted_token(texts[position], position)} is mixed from: {', '.join(named)}."
+
+
+def largest(table: pd.DataFrame) -> str:
+    """Describe the rows with the largest numbers in the last numeric column, as a sentence."""
+    column = [*table.select_dtypes("number")][-1]
+    rows = table.dropna(subset=column).sort_values(column, key=abs, ascending=False, kind="stable")[:MOST_NAMED]
+    named = []
+    for row in rows.to_dict("records"):
+        number = digits(row.pop(column))
+        tokens = {"query": "query_token", "key": "key_token", "position": "token"}
+        texts = {name: row.pop(token) for name, token in tokens.items() if {name, token} <= {*row}}
+        is_head = {"kind", "layer", "head"} <= {*row}
+        places = [Site(row.pop("kind"), row.pop("layer")).head(row.pop("head"))] if is_head else []
+        for name, value in row.items():
+            text = quoted(value) if isinstance(value, str) else value
+            text = quoted_token(texts[name], value) if name in texts else text
+            places.append(f"{name.replace('_', ' ')} {text}")
+        named.append(f"{number} ({', '.join(places)})")
+    return f"Largest {column.replace('_', ' ')}: {', '.join(named)}." if named else "It has no numbers."

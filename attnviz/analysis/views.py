@@ -3,7 +3,7 @@
 Rows are computed block by block; a large map is never in memory as a whole.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -234,6 +234,31 @@ class AttentionView(_Window):
         else:
             column = np.nan_to_num(self.weights(head, slice(row, row + 1))[0][0], nan=-1.0).argmax()
         return int(self.queries.starts[row]), int(self.keys.starts[column])
+
+    def around(
+        self, head: int | str, selected: tuple[int, int] | None, picked: Mapping[str, int], most: int
+    ) -> "AttentionView":
+        """Restrict the view to at most `most` queries and keys around a cell, or the picked "query" and "key".
+
+        A query alone has its strongest key beside it. Without a cell, the largest weight is in the middle.
+        """
+        parts = self.queries, self.keys
+        if max(map(len, parts)) <= most:
+            return self
+        places = zip(parts, selected or map(picked.get, ("query", "key")), strict=True)
+        row, column = (None if place is None else part.index_of(place) for part, place in places)
+        if row is None and column is None:
+            pairs = zip(parts, self.strongest_cell(head), strict=True)
+            row, column = (part.index_of(place) for part, place in pairs)
+        if column is None:
+            column = self.keys.index_of(self.strongest_cell(head, int(self.queries.starts[row]))[1])
+        if row is None:
+            row = column if len(self.queries) == len(self.keys) else 0
+        indices = zip((row, column), parts, strict=True)
+        begins = (max(0, min(index - most // 2, len(part) - most)) for index, part in indices)
+        rows, columns = (part[begin : begin + most].stretch for begin, part in zip(begins, parts, strict=True))
+        window = {"rows": rows, "columns": columns, "view": self.view}
+        return see(self.record, self.site, sentence=self.sentence, **window)
 
     def largest(self) -> float:
         """Largest weight of all heads in the whole map, ignoring NaN."""

@@ -4,8 +4,8 @@ User texts are only rows of tables, never part of an expression, a field name or
 """
 
 import unicodedata
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -67,8 +67,9 @@ class GridSide:
         axis: meaning of the positions: "query", "key", "d_k", ..., or "1" for a single row or column. Grids of one
             chart that share an axis highlight the same position.
         labels: text of each token; None for its shortened text; a side without texts has no axis.
-        names: names of the squares in tooltips; None for token and position.
+        names: name of each token in tooltips; None for token and position.
         every: step between labeled tokens; 0 for that of the size.
+        predicted: word that each row predicts, or "", for its name and its end.
     """
 
     groups: Groups
@@ -77,34 +78,21 @@ class GridSide:
     labels: Sequence[str] | None = None
     names: Sequence[str] | None = None
     every: int = 0
+    predicted: Sequence[str] = ()
 
     @cached_property
     def texts(self) -> Sequence[str]:
         return [short(label) for label in self.groups.labels] if self.labels is None else self.labels
 
-
-def predictions(words: Sequence[str], style: Style, title: str, moved: Collection[int] = ()) -> "list[RowEnd]":
-    """Build the column of predicted words at the ends of rows; `moved` are rows whose word changed."""
-    if not any(words):
-        return []
-    inks = [style.colors.hues[1] if i in moved else style.colors.text for i in range(len(words))]
-    return [RowEnd("note", title, [f"▸ {short(word)}" if word else "" for word in words], inks)]
-
-
-def names_with_predictions(rows: Groups, words: Sequence[str], tile: int) -> list[str]:
-    """Name rows for a readout, with the words that they predict."""
-    named = names(rows, tile)
-    if tile > 1 or not any(words):
-        return named
-    pairs = zip(named, words, strict=True)
-    return [f"{name} ▸ {isolated(visible_text(word))}" if word else name for name, word in pairs]
-
-
-def sides(
-    queries: Groups, keys: Groups, titles: tuple[str, str] = (QUERY, KEY), names: Sequence[str] | None = None
-) -> dict[str, GridSide]:
-    """Make the rows of queries, with other names if needed, and the columns of keys, as arguments of a grid."""
-    return {"rows": GridSide(queries, titles[0], "query", None, names), "columns": GridSide(keys, titles[1], "key")}
+    def square_names(self, tile: int) -> Sequence[str]:
+        """Name the squares for a tooltip, with the words that they predict."""
+        if self.names is not None:
+            return self.names[::tile]
+        named = names(self.groups, tile)
+        if tile > 1 or not any(self.predicted):
+            return named
+        pairs = zip(named, self.predicted, strict=True)
+        return [f"{name} ▸ {isolated(visible_text(word))}" if word else name for name, word in pairs]
 
 
 NOTE = 12
@@ -118,13 +106,14 @@ class RowEnd:
     Attributes:
         name: prefix of the fields: "beside" for the column next to the cells, "note" for the column after it.
         title: title above the column.
-        texts, inks: text of each row, and its color.
+        texts: text of each row.
+        inks: color of the text of each row, by its name in the theme; "text" for all other rows.
     """
 
     name: str
     title: str
     texts: Sequence[str]
-    inks: Sequence[str]
+    inks: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def widest(self) -> float:
@@ -257,6 +246,12 @@ def number_cell(axes: tuple[str, str], rows: int, columns: int, wide: int) -> tu
         return side, side
     high = 16.0 if of_tokens[0] else max(1.0, min(6.0, 240 // rows))  # nothing is read along rows of weights
     return float(max(8, min(60 if axes[1] == "1" else 44, wide // columns))), 22.0 if rows <= 12 else high
+
+
+def predictions(words: Sequence[str], moved: Collection[int] = ()) -> list[RowEnd]:
+    """Build the column of predicted words at the ends of rows; `moved` are rows whose word changed."""
+    texts = [f"▸ {short(word)}" if word else "" for word in words]
+    return [RowEnd("note", "predicts", texts, dict.fromkeys(moved, "moved"))] if any(words) else []
 
 
 def size_within(

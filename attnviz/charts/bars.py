@@ -91,11 +91,11 @@ class Bars:
         quiet, chosen: rows whose names are gray, and rows whose names have the accent color.
     """
 
-    title: str
-    lines: Sequence[str]
+    title: str = ""
+    lines: Sequence[str] = ()
     names: Sequence[str]
     columns: Sequence[Column]
-    style: Style
+    style: Style = Style()
     length: int = 150
     quiet: Collection[int] = ()
     chosen: Collection[int] = ()

@@ -8,13 +8,13 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
 from attnviz.charts import marks, pixels, signs
-from attnviz.charts.axes import NOTE, TOKENS, GridSide, RowEnd, Size, names, notes_on
-from attnviz.charts.marks import Form, LegendEntry, Ramp, Spec, Table
+from attnviz.charts.axes import NOTE, TOKENS, GridSide, RowEnd, Size, notes_on
+from attnviz.charts.marks import Form, Ramp, Spec, Table
+from attnviz.charts.pixels import Squares
 from attnviz.charts.signs import CellState
 from attnviz.charts.theme import LINE, MONO, Style, Theme
 from attnviz.core.amounts import written
@@ -28,46 +28,24 @@ SEPARATE, DOTTED, LEAST_TITLE = 10, 5, 250
 READABLE = (34, 16)
 """Least width and height in pixels of a cell that has room for a number."""
 
-FRAME = "M-0.7,-0.7L0.7,-0.7L0.7,0.7L-0.7,0.7Z"
-"""Sign of a framed row in a legend, as a path in a box from -1 to 1."""
-
-HUGE = 1e8
-"""Numbers of this size or larger (such as -1e9, added as a mask) do not extend a color scale."""
-
-
-class Number(NamedTuple):
-    """Numbers of the cells, (rows, columns), with the name of a field, a format or a text per cell, and a title."""
-
-    name: str
-    values: np.ndarray
-    texts: str | Sequence[str]
-    title: str = ""
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Grid:
-    """Cells with their labels; all arrays are (rows, columns) of the drawn squares.
+    """Cells with their labels.
 
     Attributes:
         title, lines: title of the grid, and lines below it.
         rows, columns: tokens, labels and names of both sides.
         size: form and size in pixels.
-        states: index into `kinds` for each cell.
-        kinds: states of a cell, in the order of the legend.
-        shade: place on the ramp, 0 to 1, for cells with a color of the ramp.
-        ramp: legend of the color scale.
-        palette: colors of the scale; None for those of `ramp`.
-        numbers: numbers of the cells, in the order of the tooltip.
-        offsets: position of the largest weight within each tile, counted row by row.
-        texts: tooltip text of each cell, (cells,), in place of the text of its state.
-        text_title: title of that text in the tooltip; "" for none.
-        written: text inside each cell, (cells,).
+        squares: numbers and states of the drawn squares.
+        style: style of the picture.
+        ramp: color scale in the legend; None for none.
         selects: name of the selection by a click.
-        more: fields of the selection, (cells,) each, in place of query and key.
+        more: fields of the selection, (squares,) each, in place of query and key.
         ends: texts at the ends of rows, from left to right.
         framed: rows with a frame.
         signs: states in the legend; None for those that occur; () for no legend.
-        notes: lines of the legend after those of the states.
+        notes: states in the legend after those of the squares.
         tiles: words for how a tile summarizes its cells.
         brush: whether a drag selects cells, if they are rectangles.
         prefix: prefix of the names of the tables, for one of several grids in a chart.
@@ -75,28 +53,20 @@ class Grid:
             clickable row by row.
     """
 
-    title: str
+    title: str = ""
     lines: Sequence[str] = ()
     rows: GridSide
     columns: GridSide
     size: Size
-    states: np.ndarray
-    kinds: Sequence[CellState]
+    squares: Squares
     style: Style
-    shade: np.ndarray | None = None
     ramp: Ramp | None = None
-    palette: tuple[str, ...] | None = None
-    numbers: Sequence[Number] = ()
-    offsets: np.ndarray | None = None
-    texts: Sequence[str] = ()
-    text_title: str = "cell"
-    written: Sequence[str] = ()
     selects: str = "cell"
     more: Table = field(default_factory=dict)
     ends: Sequence[RowEnd] = ()
     framed: Collection[int] = ()
     signs: Sequence[CellState] | None = None
-    notes: Sequence[LegendEntry] = ()
+    notes: Sequence[CellState] = ()
     tiles: str = "each square shows the largest of"
     brush: bool = False
     prefix: str = ""
@@ -122,24 +92,12 @@ class Grid:
     @cached_property
     def names(self) -> tuple[Sequence[str], Sequence[str]]:
         """Names of rows and of columns in tooltips."""
-        return tuple(names(side.groups, self.size.tile) if side.names is None else side.names for side in self.sides)
+        return tuple(side.square_names(self.size.tile) for side in self.sides)
 
     @property
     def positions(self) -> tuple[np.ndarray, np.ndarray]:
         """Position of each row and column, or the first position of a tile."""
         return tuple(side.groups.starts[:: self.size.tile] for side in self.sides)
-
-    @property
-    def lasts(self) -> tuple[np.ndarray, np.ndarray]:
-        """Last position of each row and column, or of a tile."""
-        return tuple(
-            np.maximum.reduceat(s.groups.stops, np.arange(0, len(s.groups), self.size.tile)) - 1 for s in self.sides
-        )
-
-    @cached_property
-    def occurring(self) -> list[int]:
-        """Indices of the states that occur."""
-        return np.flatnonzero(np.bincount(self.states.ravel())).tolist()
 
     @cached_property
     def selected(self) -> tuple[int | None, int | None]:
@@ -161,11 +119,18 @@ class Grid:
         """
         tables = {"meta": self._meta(), "rows": self._row_table(), "columns": self._side(1), "chosen": self.chosen()}
         if self.signs != ():
-            kinds = [self.kinds[i] for i in self.occurring] if self.signs is None else self.signs
-            tables["legend"] = marks.entry([*signs.legend(kinds, self.style.colors), *self.notes])
+            tables["legend"] = self._legend()
         if self.is_rectangles:
             tables["cells"] = self._cells()
         return {f"{self.prefix}{name}": table for name, table in tables.items()}
+
+    def _legend(self) -> Table:
+        """Build the table of the legend; on a page, rules that a mask beside the map explains are left out."""
+        kinds, style = self.signs, self.style
+        if kinds is None:
+            kinds = [self.squares.kinds[i] for i in self.squares.occurring]
+            kinds = [kind for kind in kinds if not (kind.rules and style.explained and style.on_screen)]
+        return marks.entry([line for part in (kinds, self.notes) for line in signs.legend(part, style.colors)])
 
     def _meta(self) -> Table:
         lines = [*self.lines, *notes_on(self.size, self.tiles)]
@@ -190,7 +155,6 @@ class Grid:
             "quiet": [token.special for token in side.groups.tokens[:: self.size.tile]],
             "name": [*self.names[i]],
             "position": positions,
-            "last": self.lasts[i].tolist(),
         }
         if self.is_table:
             fields = {axis: [-1] * count for axis in TOKENS} | {side.axis: positions}
@@ -206,10 +170,11 @@ class Grid:
         table["empty"] = [all(cell in self.framed for cell in part) for part in cells]
         for end in self.ends:
             table[end.name] = [text if i % self.size.every == 0 else "" for i, text in enumerate(end.texts[::tile])]
-            inks = table[f"{end.name}_ink"] = [*end.inks[::tile]]
+            names = [end.inks.get(i, "text") for i in range(0, len(self.rows.groups), tile)]
             row = None if self.selected[0] is None else self.selected[0] // tile
-            if end.name == "note" and row is not None and inks[row] == colors.text:
-                inks[row] = colors.accent
+            if end.name == "note" and row is not None and names[row] == "text":
+                names[row] = "accent"
+            table[f"{end.name}_ink"] = [getattr(colors, name) for name in names]
         return table
 
     def _labels(self, i: int) -> list[str]:
@@ -239,12 +204,12 @@ class Grid:
 
     def _cells(self) -> Table:
         """Build the table of cells, row by row: place, texts, fill and sign of each cell."""
-        row, column = (index.ravel() for index in np.indices(self.states.shape))
-        states, colors = self.states.ravel(), self.style.colors
-        glyphs = (kind.glyph(min(self.size.cell, self.size.down), colors) for kind in self.kinds)
+        squares, colors = self.squares, self.style.colors
+        states, (row, column) = squares.states.ravel(), (index.ravel() for index in np.indices(squares.states.shape))
+        glyphs = (kind.glyph(min(self.size.cell, self.size.down), colors) for kind in squares.kinds)
         path, stroke, width = zip(*glyphs, strict=True)
         fills = pixels.written_palette(self._colors)
-        ground = _pick(fills, pixels.ground(self.states, self.kinds, self.shade).ravel())
+        ground = _pick(fills, pixels.ground(squares.states, squares.kinds, squares.shade).ravel())
         ends = zip(self.sides, self.positions, (row, column), strict=True)
         table = {
             "row": row.tolist(),
@@ -257,15 +222,15 @@ class Grid:
             "query_name": _pick(self.names[0], row),
             "key_name": _pick(self.names[1], column),
             "ground": ground,
-            "says": [*self.texts] or _pick([kind.text for kind in self.kinds], states),
+            "says": [*squares.texts] or _pick([kind.text for kind in squares.kinds], states),
             "path": _pick(path, states),
             "stroke": _pick(stroke, states),
             "stroke_width": _pick(width, states),
         } | self.more
-        if any(self.written):
+        if any(squares.written):
             inks = {color: pixels.readable(color, colors) for color in {*ground}}
-            table["written"], table["written_ink"] = [*self.written], [inks[color] for color in ground]
-        for name, values, texts, _ in self.numbers:
+            table["written"], table["written_ink"] = [*squares.written], [inks[color] for color in ground]
+        for name, values, texts, _ in squares.numbers:
             flat = values.ravel().tolist()
             table[name] = [value if math.isfinite(value) else None for value in flat]
             table[f"{name}_text"] = [written(value, texts) for value in flat] if isinstance(texts, str) else [*texts]
@@ -280,18 +245,20 @@ class Grid:
         """
         size, factor = self.size, scale or (1 if self.style.on_screen else 2)
         high, wide = self.counts
-        if factor > 1 or scale or any(self.kinds[i].stroke() for i in self.occurring):
+        squares = self.squares
+        if factor > 1 or scale or any(squares.kinds[i].stroke() for i in squares.occurring):
             if self.is_table:
                 high, wide = max(round(factor * size.height), high), max(round(factor * size.width), wide)
             else:
                 high, wide = (n * max(1, round(factor * cell)) for n, cell in ((high, size.down), (wide, size.cell)))
-        return pixels.uri(self.states, self.kinds, self.shade, self._colors, height=high, width=wide, scale=factor)
+        sides = {"height": high, "width": wide, "scale": factor}
+        return pixels.uri(squares.states, squares.kinds, squares.shade, self._colors, **sides)
 
     @property
     def _colors(self) -> Theme:
         """Theme with the ramp of this grid."""
-        ramp = self.palette or (self.ramp.colors if self.ramp else self.style.colors.ramp)
-        return replace(self.style.colors, ramp=ramp)
+        colors, ramp = self.style.colors, self.squares.ramp
+        return replace(colors, ramp=ramp.colors(colors)) if ramp else colors
 
     # Specification
 
@@ -374,8 +341,8 @@ class Grid:
         """Build the tooltip: row, column, the numbers, and the state."""
         ends = zip(("query_name", "key_name"), self.sides, strict=True)
         fields = [(name, side.title) for name, side in ends if side.axis != "1"]
-        fields += [(f"{number.name}_text", number.title or number.name) for number in self.numbers]
-        return marks.tips(*fields, *([("says", self.text_title)] if self.text_title else []))
+        fields += [(f"{number.name}_text", number.title or number.name) for number in self.squares.numbers]
+        return marks.tips(*fields, *([("says", self.squares.text_title)] if self.squares.text_title else []))
 
     def _legends(self) -> list[Spec]:
         """Build the legends of the color scale and of the signs."""
@@ -383,8 +350,8 @@ class Grid:
         where = {"orient": "bottom", "offset": READOUT if is_read else 14}
         if self.style.aside and not self.prefix:
             where = {"orient": "right", "offset": 14 + sum(end.width for end in self.ends)}
-        meta = f"{self.prefix}meta"
-        ramp = marks.ramp_spec(self.ramp, where, meta) if self.ramp else marks.unseen(meta)
+        meta, ramp = f"{self.prefix}meta", self.ramp
+        ramp = marks.ramp_spec(ramp, ramp.colors(self.style.colors), where, meta) if ramp else marks.unseen(meta)
         return [ramp, *([] if self.signs == () else [marks.signs_spec(where, f"{self.prefix}legend")])]
 
     def _rectangles(self) -> list[Spec]:
@@ -398,7 +365,7 @@ class Grid:
         center = self._y("middle") | self._x("center")
         glyph = {"size": least**2, "filled": False, "opacity": 1, "cursor": "pointer"}
         layers = [self._layer("cells", "point", center | looks | tooltip, where="isValid(datum.path)", **glyph)]
-        if any(self.written):
+        if any(self.squares.written):
             text = center | {"text": marks.field("written"), "fill": marks.as_is("written_ink")}
             layers.append(self._layer("cells", "text", text, font=MONO, limit=self.size.cell - 4, baseline="middle"))
         middle = [{"calculate": "datum.row + 0.5", "as": "middle"}, {"calculate": "datum.column + 0.5", "as": "center"}]
@@ -479,23 +446,6 @@ def together(rows: Sequence[Sequence[Grid]], style: Style, *, has_params: bool =
     if rows and has_params:
         chart["params"] = selections([grid for row in rows for grid in row])
     return marks.whole(chart, style.colors)
-
-
-def framed(text: str, style: Style) -> LegendEntry:
-    """Build the legend line for rows with a frame."""
-    return LegendEntry(text, FRAME, style.colors.warning, style.colors.background)
-
-
-def limit_of(*tables: np.ndarray) -> float:
-    """Return the largest absolute number of the tables, without infinite numbers and those of HUGE or more."""
-    sizes = (np.abs(table[np.isfinite(table)]) for table in tables)
-    return max((float(size[size < HUGE].max(initial=0.0)) for size in sizes), default=0.0)
-
-
-def pooled(states: np.ndarray, tile: int) -> np.ndarray:
-    """Pool states, or numbers, into tiles: the largest of each tile."""
-    starts = [np.arange(0, length, tile) for length in states.shape]
-    return np.maximum.reduceat(np.maximum.reduceat(states, starts[0], 0), starts[1], 1)
 
 
 def _pick(values: Sequence, index: np.ndarray) -> list:

@@ -4,6 +4,7 @@ A picture is a specification that seldom changes and tables that change with eve
 tables are replaced.
 """
 
+import math
 import re
 import textwrap
 import unicodedata
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from attnviz.charts.theme import CHARACTER, TITLE_CHARACTER, WORD_CHARACTER, Style, Theme, config
+from attnviz.charts.theme import CHARACTER, TITLE_CHARACTER, WORD_CHARACTER, Style, Theme, config, gray_ramp
 
 Spec = dict[str, Any]
 """Part of a Vega-Lite specification."""
@@ -26,13 +27,6 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.1.0.json"
 
 APART = {"scale": dict.fromkeys(("color", "fill", "stroke", "shape", "strokeWidth"), "independent")}
 """Setting that gives each view and layer color scales of its own."""
-
-LOADED = "{url: datum.uri, src: datum.uri, complete: true, width: 1, height: 1}"
-"""Vega expression for an already loaded image at the address in the field uri.
-
-Without it, Vega draws the picture first without its images, and again 0.01 s later. Only the SVG renderer needs nothing
-but the address of an image, so the expression is for the screen, which uses SVG, and not for files.
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,40 +254,65 @@ def _distinct_color(color: str, i: int) -> str:
     return f"{color}{255 - i:02x}" if color.startswith("#") else color
 
 
+LOWEST, HUGE = 1e-4, 1e8
+"""Number at the beginning of a logarithmic scale; size of numbers, as -1e9 in a mask, that do not extend a scale."""
+
+
 @dataclass(frozen=True)
 class Ramp:
-    """Scale of a color legend.
+    """Color scale of numbers, and its legend.
 
     Attributes:
         title: meaning of the color.
         top: number at the end of the scale.
-        colors: colors from the beginning of the scale to its end.
-        log: whether the scale is logarithmic, from 1e-4 to 1.
-        signed: whether the scale goes from -top to top.
+        log: whether the scale is logarithmic, from LOWEST to 1.
+        signed: whether the scale goes from -top to top, with diverging colors; else from 0, with sequential colors.
+        gray: whether the colors are gray.
         ends: words after the numbers at both ends.
         largest: text in place of the numbers at the ends, if each table has its own scale.
     """
 
     title: str
     top: float
-    colors: tuple[str, ...]
     log: bool = False
     signed: bool = False
+    gray: bool = False
     ends: tuple[str, str] = ("", "")
     largest: str = ""
 
+    def colors(self, theme: Theme) -> tuple[str, ...]:
+        """Return the colors from the beginning of the scale to its end."""
+        if self.signed:
+            return theme.diverging
+        return gray_ramp(theme) if self.gray else theme.ramp
+
     def shade(self, values: np.ndarray) -> np.ndarray:
         """Map numbers to places on the ramp, 0 to 1; NaN has the place of 0."""
-        share = np.nan_to_num(values / (self.top or 1.0))
-        return (share + 1) / 2 if self.signed else share
+        if self.log:
+            share = 1 - np.log10(np.clip(values, LOWEST, 1)) / math.log10(LOWEST)
+        else:
+            share = values / (self.top or 1.0)
+        share = np.nan_to_num(share)
+        return np.clip((share + 1) / 2 if self.signed else share, 0, 1)
 
 
-def ramp_spec(ramp: Ramp, where: Spec, table: str = "meta") -> Spec:
+def limit_of(*tables: np.ndarray) -> float:
+    """Return the largest absolute number of the tables, without infinite numbers and those of HUGE or more."""
+    sizes = (np.abs(table[np.isfinite(table)]) for table in tables)
+    return max((float(size[size < HUGE].max(initial=0.0)) for size in sizes), default=0.0)
+
+
+def scale_of(title: str, values: np.ndarray, *, signed: bool = False) -> Ramp:
+    """Make a color scale that ends at the largest number; a signed scale is diverging around 0."""
+    return Ramp(title, limit_of(values) or 1.0, signed=signed)
+
+
+def ramp_spec(ramp: Ramp, colors: Sequence[str], where: Spec, table: str = "meta") -> Spec:
     """Build an invisible point that carries the legend of a color scale; the table column `top` has its end."""
     top = f"((data('{table}')[0] || {{}}).top || 1)"
     ends = [f"-{top}", "0", top] if ramp.signed else ["0", f"{top} / 2", top]
-    domain = [1e-4, 1] if ramp.log else [{"expr": ends[0]}, {"expr": top}]
-    scale = {"type": "log" if ramp.log else "linear", "domain": domain, "range": [*ramp.colors], "interpolate": "rgb"}
+    domain = [LOWEST, 1] if ramp.log else [{"expr": ends[0]}, {"expr": top}]
+    scale = {"type": "log" if ramp.log else "linear", "domain": domain, "range": [*colors], "interpolate": "rgb"}
     legend = {
         "title": ramp.title,
         "type": "gradient",

@@ -1,17 +1,74 @@
-"""Maps as palette PNG images, exact for each cell."""
+"""Squares of a map: their numbers and states, and their palette PNG image, exact for each cell."""
 
 import base64
 import io
 import zlib
 from collections.abc import Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
 from attnviz.charts import signs
+from attnviz.charts.marks import Ramp
 from attnviz.charts.signs import CellState
 from attnviz.charts.theme import Theme, rgb
+
+
+class Number(NamedTuple):
+    """Numbers of the cells, (rows, columns), with the name of a field, a format or a text per cell, and a title."""
+
+    name: str
+    values: np.ndarray
+    texts: str | Sequence[str]
+    title: str = ""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Squares:
+    """Numbers and states of the squares of a grid, (rows, columns); a square is a cell, or a tile of cells.
+
+    Attributes:
+        states: index into `kinds` for each square.
+        kinds: states of a square, in the order of the legend.
+        numbers: numbers of the squares, in the order of the tooltip.
+        ramp: color scale of the numbers with index `colored`.
+        offsets: position of the largest weight within each tile, counted row by row.
+        texts: tooltip text of each square, (squares,), in place of the text of its state.
+        text_title: title of that text in the tooltip; "" for none.
+        written: text inside each square, (squares,).
+        lines: lines under the title of the grid that tell about the numbers.
+    """
+
+    states: np.ndarray
+    kinds: Sequence[CellState]
+    numbers: Sequence[Number] = ()
+    ramp: Ramp | None = None
+    colored: int = 0
+    offsets: np.ndarray | None = None
+    texts: Sequence[str] = ()
+    text_title: str = "cell"
+    written: Sequence[str] = ()
+    lines: Sequence[str] = ()
+
+    @cached_property
+    def occurring(self) -> list[int]:
+        """Indices of the states that occur."""
+        return np.flatnonzero(np.bincount(self.states.ravel())).tolist()
+
+    @cached_property
+    def shade(self) -> np.ndarray | None:
+        """Place on the ramp, 0 to 1, for squares with a color of the ramp."""
+        return self.ramp.shade(self.numbers[self.colored].values) if self.ramp else None
+
+
+def pooled(states: np.ndarray, tile: int) -> np.ndarray:
+    """Pool states, or numbers, into tiles: the largest of each tile."""
+    starts = [np.arange(0, length, tile) for length in states.shape]
+    return np.maximum.reduceat(np.maximum.reduceat(states, starts[0], 0), starts[1], 1)
+
 
 SHADES = 248
 """Number of ramp colors in the palette; the named colors follow."""

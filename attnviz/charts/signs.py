@@ -4,7 +4,6 @@ States can be distinguished without colors. Vega-Lite has no pattern fills. A ha
 mark as large as its cell; the strokes of neighboring cells meet, so that a blocked area looks hatched as a whole.
 """
 
-import math
 import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import numpy as np
 from attnviz.analysis import EMPTY, WEIGHT, Cells, sentences
 from attnviz.analysis.views import AttentionView
 from attnviz.charts.marks import LegendEntry, Ramp
-from attnviz.charts.theme import Theme, gray_ramp
+from attnviz.charts.theme import Theme
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask, Reason
@@ -39,6 +38,10 @@ DISC = "".join(f"M-{r},0A{r},{r},0,1,1,{r},0A{r},{r},0,1,1,-{r},0" for r in (0.0
 
 RING = "M-0.3,0A0.3,0.3,0,1,1,0.3,0A0.3,0.3,0,1,1,-0.3,0"
 """Sign for "may attend, but not used"."""
+
+FRAME = "M-0.7,-0.7L0.7,-0.7L0.7,0.7L-0.7,0.7Z"
+ARROW = "M-0.3,-0.45L0.4,0L-0.3,0.45Z"
+"""Signs of a framed row and of a changed prediction, for a legend."""
 
 PATTERNS = MODEL, PADDING, YOURS = range(3)
 """Hatchings by origin of the rule: diagonal, horizontal, and crossed. With several rules, the first in this order."""
@@ -70,7 +73,7 @@ def strokes(pattern: int, height: int, width: int, *, scale: int = 1) -> np.ndar
     return down | up if pattern == YOURS else down
 
 
-GLYPHS = {"dot": DOT, "ring": RING, "cross": CROSS, "dash": DASH}
+GLYPHS = {"dot": DOT, "ring": RING, "cross": CROSS, "dash": DASH, "frame": FRAME, "arrow": ARROW}
 """Signs on a cell, as paths in a box from -1 to 1; there is also "hatch", which fills the cell."""
 
 MOST_RULES = 12
@@ -89,8 +92,8 @@ class CellState:
 
     Attributes:
         text: description for the legend and the tooltip.
-        ground: fill of the cell: "open", "blocked" or "leak", which are colors of the theme, or "ramp" for the color of
-            the cell's number.
+        ground: fill of the cell: "open", "blocked", "leak" or "background", which are colors of the theme, or "ramp"
+            for the color of the cell's number.
         sign: sign on the cell: one of `GLYPHS`, "hatch", or "" for none.
         rules: rules that block a hatched cell, each with its hatching, one of `PATTERNS`, and a line for the legend.
         legend: line in the legend; None for `text`, or for a line per rule if there are rules; "" for no line.
@@ -123,7 +126,7 @@ class CellState:
         """Name of the sign's color in the theme."""
         if self.ground in ("leak", "open"):
             return "background" if self.ground == "leak" else "dot"
-        return {"cross": "warning", "": "quiet"}.get(self.sign, "hatch")
+        return {"cross": "warning", "frame": "warning", "arrow": "moved", "": "quiet"}.get(self.sign, "hatch")
 
     def stroke(self) -> tuple[int | str, str] | None:
         """Return the sign in an image, and the name of its color; a ring is too fine and is replaced by a hatching."""
@@ -195,9 +198,6 @@ LONG, RARE = 512, 0.01
 """Number of tokens above which an adaptive scale ends at a quantile, and the share of weights above the quantile;
 otherwise a few large weights would leave all other cells nearly white."""
 
-LOWEST = 1e-4
-"""Weight at the beginning of the logarithmic domain."""
-
 MAY_ATTEND = "may attend"
 NOT_A_NUMBER = "NaN: not a number"
 MINUS_INFINITY = "score: minus infinity"
@@ -241,16 +241,10 @@ class Domain:
             "log": "weight, on a logarithmic scale; 0.0001 and less look alike",
         }[self.kind]
 
-    def shade(self, weights: np.ndarray) -> np.ndarray:
-        """Map weights to places on the ramp, 0 to 1; NaN stays NaN."""
-        if self.kind == "log":
-            return 1 - np.log10(np.clip(weights, LOWEST, 1)) / math.log10(LOWEST)
-        return np.clip(weights / (self.top or 1.0), 0, 1)
-
-    def legend(self, colors: Theme, *, gray: bool = False) -> Ramp:
-        """Build the color legend of the domain."""
+    def ramp(self, *, gray: bool = False) -> Ramp:
+        """Build the color scale of the domain."""
         title = "weight (log scale)" if self.kind == "log" else "weight"
-        return Ramp(title, self.top, gray_ramp(colors) if gray else colors.ramp, self.kind == "log")
+        return Ramp(title, self.top, log=self.kind == "log", gray=gray)
 
 
 def domain_of(kind: str, view: AttentionView, cells: Cells) -> Domain:

@@ -49,6 +49,11 @@ class Theme:
     hues: tuple[str, ...]
     """Hues that people with color blindness can tell apart (after Okabe and Ito), unlike the accent; contrast 3:1."""
 
+    @property
+    def moved(self) -> str:
+        """Color of a changed prediction."""
+        return self.hues[1]
+
 
 LIGHT = Theme(
     background="#ffffff",
@@ -166,7 +171,6 @@ class Style:
         row_sums: whether each row has its sum at the end, with a mark if the sum is not 1.
         side: most pixels of the width of a map; None for the default.
         width: most pixels of the width of the picture with its labels; None for no limit.
-        zooms: whether a drag over a large map on a page zooms into the map.
         aside: whether the legend is right of the map, as on a slide.
         paired: whether thumbnails are beside their map on a page, and therefore smaller.
         explained: whether a mask beside the map has a legend for the strokes of both.
@@ -182,7 +186,6 @@ class Style:
     row_sums: bool = False
     side: int | None = None
     width: int | None = None
-    zooms: bool = False
     aside: bool = False
     paired: bool = False
     explained: bool = False

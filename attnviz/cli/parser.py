@@ -43,10 +43,8 @@ ACTIONS = {  # of atlas, the last command
     "query": "Print the heads for which a condition holds.",
 }
 
-HEAD_FORMS = ("map", "lines", "text", "picture", "distance")
 OTHER_FORMS = ("heads", "overview", "mask", "change", "lens", "pushed", "contributions", "gradients", "patching")
-FORMS = (*HEAD_FORMS, *OTHER_FORMS, "prediction")
-"""Forms of a picture: first those that show one head."""
+"""Forms of pictures beside those of a head, which are `attnviz.figures.FORMS`."""
 GONE = {name: f"attnviz export TEXT --form {name}" for name in OTHER_FORMS} | {
     "batch": "a loop in Python with attnviz.analyze and attnviz.render, as on the page 'Run attnviz on many texts'",
     "compare": "attnviz export TEXT --compare WITH",
@@ -164,7 +162,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "what is shown": (
         ("--layer N", _MODELS, "layer: 1, or with its kind e1, d1, c1: encoder, decoder, cross (the model's usual)"),
         ("--head N", _TEXTS, "number of a head, or mean, max or min of all heads (the model's usual)"),
-        ("--form FORM", "export", f"{', '.join(HEAD_FORMS)} of a head; {', '.join(OTHER_FORMS)}, prediction (map)"),
+        ("--form FORM", "export", f"a form of a head, such as lines; {', '.join(OTHER_FORMS)}, prediction (map)"),
         ("--show FORM", "predict", "tokens, or the numbers of a form of export, such as contributions"),
         ("--compare WITH", "export predict", "original, 'text=Another text', 'layer=c1&head=2', step=0 or model=story"),
         ("--word WORD", "export predict", "word whose logit is explained (the most probable one)"),

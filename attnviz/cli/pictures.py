@@ -9,7 +9,7 @@ from typing import Any
 from attnviz import analysis, api, cases, export, figures, files
 from attnviz.analysis.align import Side, beside
 from attnviz.cli import terminal
-from attnviz.cli.parser import FORMS
+from attnviz.cli.parser import OTHER_FORMS
 from attnviz.cli.request import Inputs, read, request_of, source_of
 from attnviz.core import storage
 from attnviz.core.edits import Edits
@@ -49,8 +49,9 @@ def figure(options: Namespace, inputs: Inputs) -> Figure:
         return _difference(options, inputs)
     if form == "patching":
         return _patching(options, inputs)
-    if form not in FORMS:
-        raise InputError(f"There is no form {quoted(form)}.{did_you_mean(form, FORMS)} There are: {', '.join(FORMS)}.")
+    forms = (*figures.FORMS, *OTHER_FORMS, "prediction")
+    if form not in forms:
+        raise InputError(f"There is no form {quoted(form)}.{did_you_mean(form, forms)} There are: {', '.join(forms)}.")
     record = inputs.record(stream=form in ("lens", "pushed", "contributions"))
     place: dict[str, Any] = {"sentence": inputs.sentence(record), "dark": options.dark}
     cell, zoom = _cell_and_zoom(choices, *map(len, record.tokens(inputs.site, sentence=place["sentence"])))

@@ -6,40 +6,22 @@ from inspect import ismodule
 
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.figures.attribution import AttributionBars as integrated_gradients
-from attnviz.figures.attribution import RelevanceBars as relevance_bars
-from attnviz.figures.attribution import RelevanceMap as relevance
-from attnviz.figures.attribution import Rollout as rollout
-from attnviz.figures.attribution import RolloutRow as rollout_row
+from attnviz.figures.attribution import integrated_gradients, relevance, relevance_bars, rollout, rollout_row
 from attnviz.figures.base import Figure
-from attnviz.figures.contributions import CarriedHeads as carried
-from attnviz.figures.contributions import CompositionMap as composition
-from attnviz.figures.contributions import HeadContributions as contributions
-from attnviz.figures.contributions import HeadContributions as replaced
-from attnviz.figures.contributions import PartContributions as contribution_parts
-from attnviz.figures.difference import Difference as difference
-from attnviz.figures.head import CorpusDistance as distance_over_corpus
-from attnviz.figures.head import DistanceProfile as distance
-from attnviz.figures.head import HeadMap as head
+from attnviz.figures.contributions import carried, composition, contribution_parts, contributions
+from attnviz.figures.contributions import contributions as replaced
+from attnviz.figures.difference import difference
+from attnviz.figures.head import distance, distance_over_corpus, head
 from attnviz.figures.heads import AllHeads as heads
 from attnviz.figures.heads import ModelHeads as overview
-from attnviz.figures.lens import LensBars as lens_words
-from attnviz.figures.lens import LogitLens as logit_lens
-from attnviz.figures.lens import PushedWords as pushed
+from attnviz.figures.lens import logit_lens, pushed
 from attnviz.figures.lines import HeadLines as lines
-from attnviz.figures.maps import MaskGrid as mask
-from attnviz.figures.maps import StateMap as states
-from attnviz.figures.maps import leaks
-from attnviz.figures.outputs import LabelBars as labels
-from attnviz.figures.outputs import NextWordBars as next_word
-from attnviz.figures.outputs import OutputChange as change
-from attnviz.figures.outputs import StepByStep as step_by_step
+from attnviz.figures.maps import leaks, mask, states
+from attnviz.figures.outputs import change, labels, lens_words, next_word, step_by_step
 from attnviz.figures.patches import PatchImage as patches
 from attnviz.figures.patches import on_grid
-from attnviz.figures.steps import LargestWeights as spread
 from attnviz.figures.steps import StageTables as stage
 from attnviz.figures.steps import StepsOverview as chain
-from attnviz.figures.steps import neurons, row, values
 from attnviz.figures.text_strip import TextStrip as text_strip
 
 CELL, LINE, TOKEN = "cell", "line", "token"
@@ -51,7 +33,7 @@ class HeadForm:
     """Form of a figure of one head, for the page Heads, the shell and the documentation.
 
     Attributes:
-        figure: class of the figure, called with a record, a site and a head, or with several heads if it takes `heads`.
+        figure: function or class that makes the figure of a record, a site and a head, or several if it takes `heads`.
         takes: fields of the figure that are options of the page and the shell.
         selects: target of a click, selected under the name "cell"; None for a figure without clicks.
         fits: function that returns whether an attention call of a record can be shown so; None for any.

@@ -1,8 +1,8 @@
 """Attribution to tokens: attention rollout, gradient times weight, attention relevance, integrated gradients."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,17 +14,16 @@ from attnviz.analysis.relevance import IntegratedGradients, Relevance, WordLogit
 from attnviz.analysis.rollout import Mixed
 from attnviz.analysis.sentences import in_quotes, quoted_token
 from attnviz.analysis.views import groups
-from attnviz.charts.axes import sides, size_within
 from attnviz.charts.bars import Bars, Column
-from attnviz.charts.grid import Grid, Number
-from attnviz.charts.marks import Ramp
+from attnviz.charts.marks import scale_of
+from attnviz.charts.pixels import Number, Squares
 from attnviz.charts.signs import CellState
 from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.core.tokens import Token
-from attnviz.figures.base import Figure, FigureFacts, edited, largest, number_arrays, text_array
+from attnviz.figures.base import FigureFacts, edited, figure, number_arrays, text_array
+from attnviz.figures.forms import BarChart, Map, token_sides
 
 MAP, MOST_BARS = 440, 40
 """Pixels of the side of a map beside a row of bars, and most tokens that have bars; the table has all."""
@@ -62,18 +61,65 @@ class Traced:
     def texts(self) -> list[str]:
         return [token.text for token in self.mixed.tokens]
 
-    def subtitles(self) -> list[str]:
-        """Return notes on what the rollout leaves out, and on rows without weights."""
-        rows, note = self.mixed.left_out, self.mixed.note.rstrip(".") if self.mixed.note else ""
-        return [note, f"{rows} rows had no weights, and keep what they hold" if rows else ""]
-
     def facts(self, what: str, subject: str, shares: np.ndarray, **facts: Any) -> FigureFacts:
-        """Return the facts of a figure of these shares."""
+        """Return the facts of a figure of these shares, with lines on what the rollout leaves out."""
+        rows, note = self.mixed.left_out, self.mixed.note.rstrip(".") if self.mixed.note else ""
         where, end = f"{self.mixed.kind} after layer {self.layer}", edited(self.record.edits)
-        name = file_stem(self.record.source, where, subject, " ".join(self.texts), end=end)
-        arrays = {"rollout": shares, "tokens": text_array(self.texts)}
-        what = f"{what} · {self.mixed.kind}, after layer {self.layer}"
-        return FigureFacts(what=what, name=name, arrays=arrays, **facts)
+        return FigureFacts(
+            what=f"{what} · {self.mixed.kind}, after layer {self.layer}",
+            name=file_stem(self.record.source, where, subject, " ".join(self.texts), end=end),
+            arrays={"rollout": shares, "tokens": text_array(self.texts)},
+            lines=[note, f"{rows} rows had no weights, and keep what they hold" if rows else ""],
+            **facts,
+        )
+
+
+@figure
+def rollout(traced: Traced, **style: Any) -> Map:
+    """Map attention rollout: the share of each token in each position after a layer; `selected` is a row."""
+    shares, texts, tokens = traced.shares, traced.texts, groups(traced.mixed.tokens)
+    table = partial(tables.numbers_table, shares, "share", texts, texts)
+    words = partial(sentences.reaches, shares, texts)
+    facts = traced.facts("Attention rollout", "rollout", shares, more=[ROLLOUT], table=table, words=words)
+    ramp = scale_of("share", shares)
+
+    def squares(tile: int) -> Squares:
+        part = largest_in_size(shares, tile)
+        return Squares(
+            states=np.where(part == 0, 1, 0),
+            kinds=[CellState("arrives", "ramp", legend=""), CellState("no path", "blocked", "hatch")],
+            numbers=[Number("share", part, ".4f")],
+            ramp=ramp,
+        )
+
+    sides = token_sides(tokens, tokens, (f"Position after layer {traced.layer}", "Token"))
+    facts = replace(facts, notes=[ROLLOUT, *facts.lines])
+    return Map(facts=facts, **sides, squares=squares, longest=MAP, record=traced.record, **style)
+
+
+@figure
+def rollout_row(traced: Traced, position: int, **style: Any) -> BarChart:
+    """Draw bars of the share of each token in one position by attention rollout."""
+    shares, texts = traced.shares[position], traced.texts
+    names = [f"{visible_text(text)} ({i})" for i, text in enumerate(texts)]
+    has_map, (places, lines), what = (
+        not isinstance(traced.shares, Mapping),
+        most_of(shares),
+        f"Mixed into {names[position]}",
+    )
+    facts = traced.facts(
+        what,
+        f"reaches {position}",
+        shares,
+        on_page=what,
+        table=partial(tables.reached_table, {"rollout": shares}, texts),
+        words=partial(sentences.reached, shares, texts, position),
+    )
+    if has_map:  # the map beside the row has the other lines on a page
+        facts = replace(facts, lines=(), more=facts.lines, origin="file")
+    column = Column(values=shares[places].tolist(), name="share by rollout")
+    bars = Bars(lines=lines, names=[names[i] for i in places], columns=[column], length=ROW)
+    return BarChart(facts=facts, bars=bars, wide=WIDE_ROW, record=traced.record, **style)
 
 
 def most_of(values: np.ndarray) -> tuple[list[int], list[str]]:
@@ -82,231 +128,113 @@ def most_of(values: np.ndarray) -> tuple[list[int], list[str]]:
     return places, [f"the {MOST_BARS} largest of {len(values)} tokens"] if len(values) > MOST_BARS else []
 
 
-@dataclass(frozen=True, eq=False)
-class TracedFigure(Figure):
-    """Figure of attention rollout."""
-
-    traced: Traced
-
-    @property
-    def record(self) -> Record:
-        return self.traced.record
-
-
-@dataclass(frozen=True, eq=False)
-class Rollout(TracedFigure):
-    """Map of attention rollout: the share of each token in each position after a layer; `selected` is a row.
-
-    A click selects a cell under the name "cell" with the fields query, key and rev.
-    """
-
-    def facts(self) -> FigureFacts:
-        traced, shares, texts = self.traced, self.traced.shares, self.traced.texts
-        table = partial(tables.numbers_table, shares, "share", texts, texts)
-        words = partial(sentences.reaches, shares, texts)
-        notes = [ROLLOUT, *traced.subtitles()]
-        return traced.facts("Attention rollout", "rollout", shares, notes=notes, table=table, words=words)
-
-    def draw(self) -> Grid:
-        traced, shares = self.traced, self.traced.shares
-        ramp = Ramp("share", float(np.nanmax(shares, initial=0.0)) or 1.0, self.colors.ramp)
-        ending = f"colors end at {ramp.top:.3g}, the largest here" if ramp.top <= 0.999 else ""
-        tokens = groups(traced.mixed.tokens)
-        size = size_within(tokens, tokens, self, side=MAP)
-        shares = largest_in_size(shares, size.tile)
-        return Grid(
-            **self._header("" if self.on_screen else ROLLOUT, *traced.subtitles(), ending),
-            **sides(tokens, tokens, (f"Position after layer {traced.layer}", "Token")),
-            size=size,
-            states=np.where(shares == 0, 1, 0),
-            kinds=[CellState("arrives", "ramp", legend=""), CellState("no path", "blocked", "hatch")],
-            shade=ramp.shade(shares),
-            ramp=ramp,
-            numbers=[Number("share", shares, ".4f")],
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class RolloutRow(TracedFigure):
-    """Bars of the share of each token in one position by attention rollout."""
-
-    position: int
-
-    def facts(self) -> FigureFacts:
-        shares, texts, position = self.traced.shares[self.position], self.traced.texts, self.position
-        what = f"Mixed into {self._token_name(position)}"
-        return self.traced.facts(
-            what,
-            f"reaches {position}",
-            shares,
-            heading=what if self.on_screen else "",
-            table=partial(tables.reached_table, {"rollout": shares}, texts),
-            words=partial(sentences.reached, shares, texts, position),
-        )
-
-    def _token_name(self, position: int) -> str:
-        return f"{visible_text(self.traced.texts[position])} ({position})"
-
-    def draw(self) -> Bars:
-        shares, has_map = self.traced.shares[self.position], not isinstance(self.traced.shares, Mapping)
-        places, lines = most_of(shares)
-        above = self._header(*lines, *self.traced.subtitles())
-        if self.on_screen and has_map:  # the map beside the row has the other lines
-            above["lines"] = lines
-        column = Column(values=shares[places].tolist(), name="share by rollout")
-        names, length = [*map(self._token_name, places)], WIDE_ROW if self.on_screen else ROW
-        return Bars(**above, names=names, columns=[column], length=length)
-
-
 def of_word(word: WordLogit) -> str:
     """Name the logit whose gradients are shown: `logit of “mats” at “the” (5)`."""
     token = list(word.texts.values())[-1][word.position]
     return f"logit of {in_quotes(word.token)} at {quoted_token(token.text, word.position)}"
 
 
-@dataclass(frozen=True, eq=False)
-class LogitFigure(Figure):
-    """Figure of the gradients of a word's logit.
+@figure
+def relevance(
+    record: Record, word: Relevance, site: Site, head: int | str = "mean", signed: bool = False, **style: Any
+) -> Map:
+    """Map gradient times weight for a head, or the mean of all heads: how much each weight raises a word's logit.
 
-    Attributes:
-        record: run of the model.
+    Args:
         word: gradients of the word's logit, with the word and its position.
-    """
-
-    record: Record
-    word: Relevance | IntegratedGradients
-
-    @property
-    def sentence(self) -> int:
-        return self.word.sentence
-
-    def _word_facts(self, what: str, *subject: object, **facts: Any) -> FigureFacts:
-        """Return the facts, with the logit in the title."""
-        return FigureFacts(what=what, notes=[of_word(self.word)], subject=subject, **facts)
-
-    def _token_bars(
-        self, values: np.ndarray, texts: Sequence[str], *lines: str, own: int | None = None, name: str = "", length: int
-    ) -> Bars:
-        """Draw a bar for each token of all texts, or for the MOST_BARS largest.
-
-        Args:
-            own: index of the token whose name stands out, for bars beside a map; None for bars of both signs.
-            name: name of the numbers.
-        """
-        two = len(self.word.texts) > 1
-        names = [
-            f"{visible_text(token.text)} ({i}{', decoder' if two and kind == 'decoder' else ''})"
-            for kind, tokens in self.word.texts.items()
-            for i, token in enumerate(tokens)
-        ]
-        places, left_out = most_of(values)
-        begins = [0.0] * len(places) if own is None else ()
-        column = Column([texts[i] for i in places], values[places].tolist(), begins=begins, name=name)
-        above = self._header(of_word(self.word), *lines, *left_out)
-        if self.on_screen and own is not None:  # the map has the other lines
-            above["lines"] = [*lines, *left_out]
-        chosen = [row for row, i in enumerate(places) if i == own]
-        return Bars(**above, names=[names[i] for i in places], columns=[column], chosen=chosen, length=length)
-
-
-@dataclass(frozen=True, eq=False)
-class RelevanceMap(LogitFigure):
-    """Map of gradient times weight for a head, or the mean of all heads: how much each weight raises a word's logit.
-
-    A click selects a cell under the name "cell" with the fields query, key and rev.
-
-    Attributes:
         signed: whether negative products are drawn, too.
     """
+    products = word.head(site, head, signed=signed).double().numpy()
+    step, text, counts, name = record.step(site), word.sentence, products.shape, "gradient_times_weight"
+    queries, keys = record.tokens(site, sentence=text)
+    ends = queries[: counts[0]], (*keys[: counts[1] - step.has_sink], *(keys[-1:] if step.has_sink else ()))
+    texts = [[token.text for token in side] for side in ends]
+    facts = FigureFacts(
+        what=f"Gradient times weight · {site}, {'mean of all heads' if head == 'mean' else f'head {head}'}",
+        notes=[of_word(word)],
+        lines=[of_word(word), "" if products.any() else NOTHING],
+        explains_rows=True,
+        subject=(site, head, "signed relevance" if signed else "relevance", word.token),
+        table=partial(tables.numbers_table, products, name, *texts),
+        arrays={name: products, "queries": text_array(texts[0]), "keys": text_array(texts[1])},
+    )
 
-    site: Site
-    head: int | str = "mean"
-    signed: bool = False
-
-    is_map = True
-
-    @cached_property
-    def products(self) -> np.ndarray:
-        """Gradient times weight for the head, (Q, K) float64."""
-        return self.word.head(self.site, self.head, signed=self.signed).double().numpy()
-
-    @property
-    def _tokens(self) -> tuple[Sequence[Token], Sequence[Token]]:
-        queries, keys = self.record.tokens(self.site, sentence=self.sentence)
-        rows, columns = self.products.shape
-        has_sink = self.record.step(self.site).has_sink
-        return queries[:rows], (*keys[: columns - has_sink], *(keys[-1:] if has_sink else ()))
-
-    def facts(self) -> FigureFacts:
-        name, head = "gradient_times_weight", "mean of all heads" if self.head == "mean" else f"head {self.head}"
-        queries, keys = ([token.text for token in side] for side in self._tokens)
-        return self._word_facts(
-            f"Gradient times weight · {self.site}, {head}",
-            *(self.site, self.head, "signed relevance" if self.signed else "relevance", self.word.token),
-            table=partial(tables.numbers_table, self.products, name, queries, keys),
-            arrays={name: self.products, "queries": text_array(queries), "keys": text_array(keys)},
-        )
-
-    def draw(self) -> Grid:
-        rows, columns = map(groups, self._tokens)
-        size = size_within(rows, columns, self, side=MAP)
-        products, step = largest_in_size(self.products, size.tile), self.record.step(self.site)
-        window = tuple(slice(length) for length in self.products.shape)
-        allowed = analysis.may_attend(step, self.head, *window, sentence=self.sentence).double().numpy()
-        name, colors = (SIGNED, self.colors.diverging) if self.signed else (CUT, self.colors.ramp)
-        ramp = Ramp(name, float(np.nanmax(np.abs(products), initial=0.0)) or 1.0, colors, signed=self.signed)
-        return Grid(
-            **self._header(of_word(self.word), "" if self.products.any() else NOTHING),
-            **sides(rows, columns),
-            size=size,
-            states=np.where(largest_in_size(allowed, size.tile) == 0, 1, 0),
+    def squares(tile: int) -> Squares:
+        part = largest_in_size(products, tile)
+        allowed = analysis.may_attend(step, head, *map(slice, counts), sentence=text).double().numpy()
+        return Squares(
+            states=np.where(largest_in_size(allowed, tile) == 0, 1, 0),
             kinds=[CellState("raises the logit", "ramp", legend=""), CellState("blocked", "blocked", "hatch")],
-            shade=ramp.shade(products),
-            ramp=ramp,
-            numbers=[Number("share", products, ".5f")],
+            numbers=[Number("share", part, ".5f")],
+            ramp=scale_of(SIGNED if signed else CUT, part, signed=signed),
         )
 
-
-@dataclass(frozen=True, eq=False)
-class RelevanceBars(LogitFigure):
-    """Bars of each token's attention relevance for a word's logit after a layer, less the 1 of its own position."""
-
-    layer: int
-
-    def facts(self) -> FigureFacts:
-        table = self.word.table.query("layer == @self.layer").reset_index(drop=True)
-        subject = f"relevance {self.word.token} after {self.layer}"
-        return self._word_facts(f"Attention relevance · after layer {self.layer}", subject, table=table)
-
-    def draw(self) -> Bars:
-        texts_of, word = self.word.texts, self.word
-        values = np.concatenate([word.layers[self.layer][kind].numpy() for kind in texts_of])
-        own = sum(map(len, [*texts_of.values()][:-1])) + word.position
-        values[own] -= 1
-        texts = [*map(digits, values)]
-        texts[own] = f"1 + {texts[own]}"
-        return self._token_bars(values, texts, OWN_TOKEN, own=own, name="relevance", length=SHORT)
+    sides = token_sides(*map(groups, ends))
+    return Map(facts=facts, **sides, squares=squares, longest=MAP, record=record, sentence=text, **style)
 
 
-@dataclass(frozen=True, eq=False)
-class AttributionBars(LogitFigure):
-    """Bars of integrated gradients: how much the embedding of each token raises or lowers the logit of a word."""
+@figure
+def relevance_bars(record: Record, word: Relevance, layer: int, **style: Any) -> BarChart:
+    """Draw bars of each token's attention relevance for a word's logit after a layer, less the 1 of its own position.
 
-    def facts(self) -> FigureFacts:
-        word, table = self.word, self.word.table
-        ends = {name: np.array(getattr(word, name)) for name in ("logit", "baseline", "gap")}
-        tokens = {"tokens": text_array(table["token"])}
-        what, subject = f"Integrated gradients · {word.steps} steps", f"integrated gradients {word.token}"
-        facts = self._word_facts(what, subject, table=table, arrays=number_arrays(table) | tokens | ends)
-        return replace(facts, words=self._words)
+    Args:
+        word: gradients of the word's logit, with the word and its position.
+    """
+    values = np.concatenate([word.layers[layer][kind].numpy() for kind in word.texts])
+    own = sum(map(len, [*word.texts.values()][:-1])) + word.position
+    values[own] -= 1
+    texts = [*map(digits, values)]
+    texts[own] = f"1 + {texts[own]}"
+    names, (places, lines) = _token_names(word), most_of(values)
+    facts = FigureFacts(
+        what=f"Attention relevance · after layer {layer}",
+        notes=[of_word(word)],
+        more=[of_word(word)],
+        origin="file",  # on a page, the map beside the bars has the other lines
+        subject=(f"relevance {word.token} after {layer}",),
+        table=word.table.query("layer == @layer").reset_index(drop=True),
+    )
+    bars = Bars(
+        lines=[OWN_TOKEN, *lines],
+        names=[names[i] for i in places],
+        columns=[Column([texts[i] for i in places], values[places].tolist(), name="relevance")],
+        chosen=[row for row, i in enumerate(places) if i == own],
+        length=SHORT,
+    )
+    return BarChart(facts=facts, bars=bars, record=record, sentence=word.sentence, **style)
 
-    def _words(self) -> str:
-        return f"{self.title}. {largest(self.table)} {gap_in_words(self.word)}"
 
-    def draw(self) -> Bars:
-        values = np.concatenate([self.word.attributions[kind].numpy() for kind in self.word.texts])
-        lines, length = ([], SHORT) if self.on_screen else ([gap_in_words(self.word)], LONG)
-        return self._token_bars(values, [*map(digits, values)], *lines, length=length)
+@figure
+def integrated_gradients(record: Record, word: IntegratedGradients, **style: Any) -> BarChart:
+    """Draw bars of integrated gradients: how much the embedding of each token raises or lowers the logit of a word.
+
+    Args:
+        word: gradients of the word's logit, with the word and its position.
+    """
+    values = np.concatenate([word.attributions[kind].numpy() for kind in word.texts])
+    names, (places, lines) = _token_names(word), most_of(values)
+    table, gap = word.table, gap_in_words(word)
+    ends = {name: np.array(getattr(word, name)) for name in ("logit", "baseline", "gap")}
+    facts = FigureFacts(
+        what=f"Integrated gradients · {word.steps} steps",
+        notes=[of_word(word)],
+        lines=[of_word(word)],
+        more=[gap],
+        subject=(f"integrated gradients {word.token}",),
+        table=table,
+        arrays=number_arrays(table) | {"tokens": text_array(table["token"])} | ends,
+        remark=gap,
+    )
+    column = Column([digits(values[i]) for i in places], values[places].tolist(), begins=[0.0] * len(places))
+    bars = Bars(lines=lines, names=[names[i] for i in places], columns=[column], length=LONG)
+    return BarChart(facts=facts, bars=bars, wide=SHORT, record=record, sentence=word.sentence, **style)
+
+
+def _token_names(word: WordLogit) -> list[str]:
+    """Name each token of all texts: "mats (3)", or "mats (3, decoder)" if there are two texts."""
+    decoders = {kind: ", decoder" if len(word.texts) > 1 and kind == "decoder" else "" for kind in word.texts}
+    places = ((token, i, decoders[kind]) for kind, tokens in word.texts.items() for i, token in enumerate(tokens))
+    return [f"{visible_text(token.text)} ({i}{stack})" for token, i, stack in places]
 
 
 def gap_in_words(word: IntegratedGradients) -> str:

@@ -1,10 +1,10 @@
 """Base classes of figures: frozen values with fields, facts and a drawing, from which words and files follow."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, MISSING, dataclass, fields, replace
-from functools import cached_property
-from typing import Any, NamedTuple, Self
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from functools import cached_property, wraps
+from inspect import Parameter, signature
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import altair as alt
 import numpy as np
@@ -12,14 +12,12 @@ import pandas as pd
 
 from attnviz import analysis
 from attnviz.analysis import views
-from attnviz.analysis.sentences import quoted, quoted_token
+from attnviz.analysis.sentences import largest
 from attnviz.analysis.views import AttentionView, View
-from attnviz.charts import readout
 from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
-from attnviz.charts.marks import LOADED, Form, Table, records, written_out
+from attnviz.charts.marks import Form, Table, records, written_out
 from attnviz.charts.theme import CAUTIONS, Style
-from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, in_title, visible_text, without_surrogates
 from attnviz.core.edits import Edits, Site
 from attnviz.core.record import ALL, Record
@@ -28,8 +26,10 @@ READ_AS = "Row: the word {}; column: the word looked at."
 READS, PREDICTS = "that looks", "just read, where the model predicts the next one"
 """Sentence of a caption on how to read a map, and its words for the token of a row, without and with a prediction."""
 
-MOST_NAMED, LONGEST_TEXT = 3, 160
-"""Most rows of a table described in words, and most code points of a text under a title."""
+F = TypeVar("F", bound="Figure")
+
+LONGEST_TEXT = 160
+"""Most code points of a text under a title."""
 
 
 class Chart(alt.TopLevelMixin, alt.TopLevelSpec):
@@ -51,53 +51,57 @@ class FigureFacts:
     Attributes:
         table: exact numbers behind the picture.
         words: description of the picture with its main numbers; None describes the rows with the largest numbers.
+        remark: end of such a description of the largest numbers.
         arrays: numbers as arrays; None for the columns of the table.
         what: title without the model's name, which is appended; "" where `heading` is given.
         heading: title of the picture.
+        on_page: title on a page that says the rest itself; "" for the same title.
         notes: lines that follow in the title of one line, before the origin of the weights and the edits.
+        lines, more: lines under the title, and lines in files only.
+        origin: whether the origin of the weights is named: "page" on pages and in files, "file" in files only, or
+            "text" in files only, together with the input text.
+        explains_rows: whether the caption explains that rows are queries and columns are keys.
         subject: parts of the file name between the model's name and the text.
         name: stem of the file name; "" to derive it from the record of the figure and `subject`.
     """
 
     table: pd.DataFrame | Callable[[], pd.DataFrame]
     words: str | Callable[[], str] | None = None
+    remark: str = ""
     arrays: dict[str, np.ndarray] | Callable[[], dict[str, np.ndarray]] | None = None
     what: str = ""
     heading: str = ""
+    on_page: str = ""
     notes: Sequence[str] = ()
+    lines: Sequence[str] = ()
+    more: Sequence[str] = ()
+    origin: Literal["page", "file", "text"] = "page"
+    explains_rows: bool = False
     subject: Sequence[object] = ()
     name: str = ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Figure(Style, ABC):
+class Figure(Style):
     """Base class of figures: a picture with title, description and numbers; the fields set its content and style.
 
+    Subclasses have `facts`, with title, numbers and words, and `draw()`, which returns the chart with its tables.
+
     Attributes:
+        record: run that is drawn; None for a figure of something else.
+        sentence: number of the sentence in the batch.
+        view: tokens that are hidden, and tokens that are merged.
         cost: cost of one forward pass for this figure, from `sources.estimate`; None if unknown.
+        call: function that made the figure and its arguments; None if the class itself was called.
     """
 
+    record: Record | None = None
+    sentence: int = 0
+    view: View = View()
     cost: Any = None
+    call: tuple[Callable, dict[str, Any]] | None = None
 
     __eq__, __hash__ = object.__eq__, object.__hash__
-    is_map = False
-    """Whether rows are queries and columns are keys."""
-
-    sentence, view = 0, View()
-    """Defaults for figures that have no sentence and no view among their fields."""
-
-    @abstractmethod
-    def facts(self) -> FigureFacts:
-        """Return title, numbers and words of the picture."""
-
-    @abstractmethod
-    def draw(self) -> Grid | Bars | Views:
-        """Return the chart with its tables."""
-
-    @property
-    def _facts(self) -> FigureFacts:
-        """Facts of the figure, recomputed: a cached copy would keep the figure alive until a garbage collection."""
-        return self.facts()
 
     @cached_property
     def drawing(self) -> Grid | Bars | Views:
@@ -116,51 +120,47 @@ class Figure(Style, ABC):
     @cached_property
     def name(self) -> str:
         """Stem of the file name: ASCII, safe in every file system, at most 80 characters."""
-        facts = self._facts
-        return facts.name or stem(self._record, *facts.subject, sentence=self.sentence, view=self.view)
+        facts = self.facts
+        return facts.name or stem(self.record, *facts.subject, sentence=self.sentence, view=self.view)
 
     @cached_property
     def title(self) -> str:
         """Title in one line, with the origin of the weights and the edits."""
-        return " · ".join(filter(None, [self._heading, *self._facts.notes, *subtitles(self._record)]))
+        return " · ".join(filter(None, [self.heading_text, *self.facts.notes, *subtitles(self.record)]))
 
     @property
-    def _record(self) -> Record | None:
-        """Run that is drawn, if the figure is of a run."""
-        return getattr(self, "record", None)
-
-    @property
-    def _heading(self) -> str:
+    def heading_text(self) -> str:
         """Title of the picture with the name of the model; on a page without the model's owner."""
-        facts = self._facts
-        if facts.heading:
-            return facts.heading
-        source = self._record.source
+        facts = self.facts
+        heading = (self.on_screen and facts.on_page) or facts.heading
+        if heading or not facts.what:
+            return heading
+        source = self.record.source
         return f"{facts.what} · {in_title((self.on_screen and source.rpartition('/')[2]) or source)}"
 
-    def _header(self, *lines: str, beside_map: bool = False) -> dict[str, Any]:
-        """Return title, lines below the title, and style of a chart; the last lines give the origin of the weights.
-
-        Args:
-            beside_map: whether a page shows the chart beside a map, which already has the last lines.
-        """
-        notes = [] if beside_map and self.on_screen else subtitles(self._record, self)
-        return {"title": self._heading, "lines": [*lines, *notes], "style": self.style}
+    @property
+    def above(self) -> dict[str, Any]:
+        """Title, lines below the title, and style of a chart, as arguments of a `Grid` or `Bars`."""
+        facts, origin = self.facts, []
+        if facts.origin == "page" or not self.on_screen:
+            origin = subtitles(self.record, self, self.sentence if facts.origin == "text" else None)
+        lines = [*facts.lines, *([] if self.on_screen else facts.more), *origin]
+        return {"title": self.heading_text, "lines": lines, "style": self.style}
 
     @cached_property
     def description(self) -> str:
         """Description of the picture with its main numbers, for people who cannot see it."""
-        return _value(self._facts.words) or f"{self.title}. {largest(self.table)}"
+        return value_of(self.facts.words) or f"{self.title}. {largest(self.table)} {self.facts.remark}".rstrip()
 
     @cached_property
     def table(self) -> pd.DataFrame:
         """Exact numbers of the picture."""
-        return _value(self._facts.table)
+        return value_of(self.facts.table)
 
     @cached_property
     def arrays(self) -> dict[str, np.ndarray]:
         """Arrays to export: those of the facts, or else the numeric columns of the table and its tokens."""
-        if arrays := _value(self._facts.arrays):
+        if arrays := value_of(self.facts.arrays):
             return arrays
         tokens = {"tokens": text_array(self.table["token"])} if "token" in self.table else {}
         return number_arrays(self.table) | tokens
@@ -172,36 +172,30 @@ class Figure(Style, ABC):
         return Chart(**spec, datasets={name: records(table) for name, table in self.data.items()})
 
     @cached_property
-    def screen(self) -> tuple[dict[str, Any], Table | None]:
-        """Specification for Streamlit and, for a large map, the table to pass with it under the name "source".
-
-        Full Vega if a large map needs a readout under the pointer; otherwise Vega-Lite, which contains its tables.
-        """
-        drawing = self.on_page.drawing
-        if (grid := drawing.read) is not None:
-            return readout.screen(grid, drawing.form, drawing.data)
-        spec = drawing.form.spec | {"datasets": drawing.data}
-        if drawing.form.draws_images:
-            spec["config"] = spec["config"] | {"image": {"image": {"signal": LOADED}}}
-            spec["usermeta"] = {"embedOptions": {"renderer": "svg"}}  # Streamlit draws 2,000 marks on a canvas
-        return spec, None
-
-    @cached_property
     def on_page(self) -> Self:
         """This figure in the layout for a page."""
         return replace(self, on_screen=True)
 
     @property
+    def maker(self) -> Callable:
+        """Function or class that made the figure."""
+        return type(self) if self.call is None else self.call[0]
+
+    @property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments that recreate the figure: positional values, and keyword values that differ from their defaults."""
-        first, named = [], {}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.default is MISSING and field.default_factory is MISSING and not field.kw_only:
-                first.append(value)
-            elif field.default is MISSING or np.any(value != field.default):  # arrays compare element by element
-                named[field.name] = value
-        return tuple(first), named
+        values = {name: getattr(self, name) for name in STYLES}
+        values |= vars(self) if self.call is None else self.call[1]
+        styles = (field for field in fields(Figure) if field.name in STYLES)
+        every = signature(self.maker).parameters.values()
+        parameters = [part for part in every if part.kind is not part.VAR_KEYWORD and part.name != "call"]
+        defaults = {field.name: field.default for field in styles} | {part.name: part.default for part in parameters}
+        first = tuple(values[name] for name, default in defaults.items() if default is Parameter.empty)
+        named = {
+            name: values.get(name, default) for name, default in defaults.items() if default is not Parameter.empty
+        }
+        # arrays compare element by element
+        return first, {name: value for name, value in named.items() if np.any(value != defaults[name])}
 
     @property
     def style(self) -> Style:
@@ -211,11 +205,12 @@ class Figure(Style, ABC):
     @property
     def caption(self) -> str:
         """Caption of the picture: title, model, edits and input text."""
-        values = [getattr(self, field.name) for field in fields(self)]
-        runs, sentence = [value for value in values if isinstance(value, Record)], self.sentence
+        first, named = self.arguments
+        values, sentence = [*first, *named.values()], self.sentence
+        runs = [value for value in values if isinstance(value, Record)]
         original = ["original model"] if runs and "changed: " not in self.title else []
         text = f"{', '.join([*self.title.split(' · '), *original])}."
-        if self.is_map:
+        if self.facts.explains_rows:
             site = next((value for value in values if isinstance(value, Site)), None)
             predicts = site and not analysis.fills_in(runs[0]) and runs[0].predicted(site, sentence=sentence)
             text += f" {READ_AS.format(PREDICTS if predicts else READS)}"
@@ -224,24 +219,35 @@ class Figure(Style, ABC):
         return f"{text} Text: {read}." if read else text
 
 
+STYLES = {"cost", *(field.name for field in fields(Style))}
+"""Arguments that every figure takes by name."""
+
+
+def figure(function: Callable[..., F]) -> Callable[..., F]:
+    """Decorate a function that makes a figure: the figure keeps the call, for its code, its caption and caches."""
+
+    @wraps(function)
+    def make(*args: Any, **kwargs: Any) -> F:
+        call = signature(function).bind(*args, **kwargs)
+        return replace(function(*args, **kwargs), call=(make, call.arguments))
+
+    return make
+
+
 @dataclass(frozen=True, eq=False)
 class SiteFigure(Figure):
     """Figure of one attention call, seen through a view.
 
     Attributes:
-        sentence: number of the sentence in the batch.
-        view: tokens that are hidden, and tokens that are merged.
         rows, columns: queries and keys to show; None for all.
 
     Raises:
         InputError: if the view leaves no query or no key.
     """
 
-    record: Record
+    record: Record = field()
     site: Site
     _: KW_ONLY
-    sentence: int = 0
-    view: View = View()
     rows: slice | None = None
     columns: slice | None = None
 
@@ -254,7 +260,7 @@ class SiteFigure(Figure):
         return views.see(self.record, self.site, sentence=self.sentence, view=self.view, **window)
 
 
-def _value(fact: Any) -> Any:
+def value_of(fact: Any) -> Any:
     """Return a fact; a function is called first."""
     return fact() if callable(fact) else fact
 
@@ -268,25 +274,6 @@ def number_arrays(table: pd.DataFrame) -> dict[str, np.ndarray]:
     """Convert the numeric columns of a table to arrays."""
     numbers = table.select_dtypes("number")
     return {name: column.to_numpy(dtype=float, na_value=float("nan")) for name, column in numbers.items()}
-
-
-def largest(table: pd.DataFrame) -> str:
-    """Describe the rows with the largest numbers in the last numeric column, as a sentence."""
-    column = [*table.select_dtypes("number")][-1]
-    rows = table.dropna(subset=column).sort_values(column, key=abs, ascending=False, kind="stable")[:MOST_NAMED]
-    named = []
-    for row in rows.to_dict("records"):
-        number = digits(row.pop(column))
-        tokens = {"query": "query_token", "key": "key_token", "position": "token"}
-        texts = {name: row.pop(token) for name, token in tokens.items() if {name, token} <= {*row}}
-        is_head = {"kind", "layer", "head"} <= {*row}
-        places = [Site(row.pop("kind"), row.pop("layer")).head(row.pop("head"))] if is_head else []
-        for name, value in row.items():
-            text = quoted(value) if isinstance(value, str) else value
-            text = quoted_token(texts[name], value) if name in texts else text
-            places.append(f"{name.replace('_', ' ')} {text}")
-        named.append(f"{number} ({', '.join(places)})")
-    return f"Largest {column.replace('_', ' ')}: {', '.join(named)}." if named else "It has no numbers."
 
 
 def stem(record: Record, *what: object, sentence: int = 0, view: View = View()) -> str:

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -14,14 +15,16 @@ from attnviz.analysis.sentences import all_heads
 from attnviz.analysis.views import groups
 from attnviz.charts import axes
 from attnviz.charts.axes import KEY, QUERY, GridSide, RowEnd, Size, size_beside
-from attnviz.charts.grid import Grid, Number, together
-from attnviz.charts.marks import Ramp, heading
-from attnviz.charts.signs import CROWDED, FAINT, NOT_A_NUMBER, CellState, Domain
-from attnviz.charts.theme import gray_ramp
+from attnviz.charts.grid import Grid
+from attnviz.charts.marks import Ramp, limit_of
+from attnviz.charts.pixels import Number, Squares
+from attnviz.charts.signs import CROWDED, FAINT, NOT_A_NUMBER, CellState
+from attnviz.charts.theme import Style
 from attnviz.core.amounts import decimals, digits
 from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.tokens import Token
-from attnviz.figures.base import Figure, FigureFacts, Views, edited, subtitles, text_array
+from attnviz.figures.base import FigureFacts, edited, figure, subtitles, text_array
+from attnviz.figures.forms import Map
 
 LEAST = 0.05
 """Least end of the color scale of differences; larger differences set the end of the scale."""
@@ -52,157 +55,137 @@ Both = tuple[Token | None, Token | None]
 """Token of A and token of B at a row or column; None where a map has no such token."""
 
 
-@dataclass(frozen=True, eq=False)
-class Difference(Figure):
-    """Maps in a row: A - B first, because a phone shows only the first, then the total variation per row, A, and B.
+@figure
+def difference(comparison: AlignedPair, **style: Any) -> Map:
+    """Map the difference A - B with the total variation per row, then A and B: a phone shows only the first.
 
-    A click selects a cell under the name "cell" with the fields query, key and rev: row and column of the common grid.
+    A click selects row and column of the common grid. Without a selection, a page outlines the largest difference.
 
-    Attributes:
+    Args:
         comparison: aligned maps from `analysis.align.beside`.
     """
+    a, b = comparison.a, comparison.b
+    names = (f"{side.record.source} {side.site.kind[0]}{side.site.short(side.head)}" for side in (a, b))
+    stems = [f"{name} {_text(side)[:16]}" for name, side in zip(names, (a, b), strict=True)]
+    lines = lines_of(comparison)
+    facts = FigureFacts(
+        heading=title_of(comparison),
+        notes=lines,
+        lines=lines,
+        explains_rows=True,
+        name=file_stem("compared", stems[0], "with", stems[1], end=edited(a.record.edits)),
+        table=partial(tables.comparison_table, comparison),
+        words=partial(sentences.compared, comparison),
+        arrays=partial(_arrays, comparison),
+    )
+    return Map(facts=facts, grids=partial(_grids, comparison), **style)
 
-    comparison: AlignedPair
 
-    is_map = True
+def _arrays(comparison: AlignedPair) -> dict[str, np.ndarray]:
+    """Arrays to export: A, B and A - B, the variation of each row, and the tokens of both."""
+    tile = comparison.tile
+    numbers = [numbers for numbers, _ in comparison.tiled(tile)]
+    arrays = dict(zip(("a", "b", "difference"), numbers, strict=True)) | {"variation": comparison.variation}
+    for axis, what in enumerate(("query", "key")):
+        for end, name in enumerate("ab"):
+            texts = ["" if both[end] is None else both[end].text for both in _tokens(comparison, axis)]
+            arrays[f"{what}_tokens_{name}"] = text_array(texts)
+    return arrays | ({"cells_per_side_of_tile": np.array(tile)} if tile > 1 else {})
 
-    def facts(self) -> FigureFacts:
-        both = self.comparison
-        names = (f"{side.record.source} {side.site.kind[0]}{side.site.short(side.head)}" for side in self._sides)
-        a, b = (f"{name} {_text(side)[:16]}" for name, side in zip(names, self._sides, strict=True))
-        return FigureFacts(
-            heading=title_of(both),
-            notes=lines_of(both),
-            name=file_stem("compared", a, "with", b, end=edited(both.a.record.edits)),
-            table=partial(tables.comparison_table, both),
-            words=partial(sentences.compared, both),
-            arrays=self._arrays,
+
+def _grids(comparison: AlignedPair, style: Style) -> tuple[Grid, Grid, Grid]:
+    """Make the grids of A - B, A and B, with the same rows and columns."""
+    size = size_beside(len(comparison.rows), len(comparison.columns))
+    tiles = comparison.tiled(size.tile)
+    selected = comparison.most_cell if style.selected is None and style.on_screen else style.selected
+    kinds = [
+        np.select([states == BLOCKED, states == BLANK, np.isnan(part), part > 0, part < 0], [3, 4, 5, 1, 2])
+        for part, states in tiles
+    ]
+    ramps, texts = _ramps(comparison, [part for part, _ in tiles]), _cell_texts(tiles)
+    names = zip(("a", "b", "difference"), tiles, texts, ("A", "B", "A − B"), strict=True)
+    numbers = [Number(name, part, cells, title) for name, (part, _), cells, title in names]
+    cells = [KINDS[kind].text for kind in kinds[2].ravel().tolist()]
+    grids = []
+    for end in (2, 0, 1):
+        squares = Squares(
+            states=kinds[end],
+            kinds=KINDS,
+            numbers=numbers,
+            ramp=ramps[end],
+            colored=end,
+            texts=cells,
         )
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        tile = self.comparison.tile
-        numbers = [numbers for numbers, _ in self.comparison.tiled(tile)]
-        arrays = dict(zip(("a", "b", "difference"), numbers, strict=True)) | {"variation": self.comparison.variation}
-        for axis, what in enumerate(("query", "key")):
-            for end, name in enumerate("ab"):
-                texts = ["" if both[end] is None else both[end].text for both in self._tokens[axis]]
-                arrays[f"{what}_tokens_{name}"] = text_array(texts)
-        return arrays | ({"cells_per_side_of_tile": np.array(tile)} if tile > 1 else {})
-
-    def draw(self) -> Views:
-        a, b, difference = self.grids
-        form = together([[difference, a, b]], self.style, has_params=difference.is_rectangles)
-        scales = zip(("weights", "differences"), self._scales, strict=True)
-        ends = [f"colors of {what} end at {scale.top:.2g}" for what, scale in scales if scale.top < 1]
-        lines = [*lines_of(self.comparison), ", ".join(ends)]
-        meta = heading(title_of(self.comparison), lines, 3 * self.size.width + 100, self)
-        return Views(form, a.data | b.data | difference.data | {"meta": meta}, difference.read)
-
-    @property
-    def size(self) -> Size:
-        return size_beside(len(self.comparison.rows), len(self.comparison.columns))
-
-    @cached_property
-    def grids(self) -> tuple[Grid, Grid, Grid]:
-        """Grids of A, B and A - B; A - B is drawn first."""
-        size, (weights, differences) = self.size, self._scales
-        selected = self.comparison.most_cell if self.selected is None and self.on_screen else self.selected
-        kinds = [
-            np.select([states == BLOCKED, states == BLANK, np.isnan(part), part > 0, part < 0], [3, 4, 5, 1, 2])
-            for part, states in self._tiles
-        ]
-        names = zip(("a", "b", "difference"), self._tiles, self._texts, ("A", "B", "A − B"), strict=True)
-        shared = {
-            "size": size,
-            "kinds": KINDS,
-            "style": replace(self, heading=None, selected=selected),
-            "numbers": [Number(name, numbers, texts, title) for name, (numbers, _), texts, title in names],
-            "texts": [KINDS[kind].text for kind in kinds[2].ravel().tolist()],
-        }
-        ends, diverging = (f" {MORE[0]}", f" {MORE[1]}"), self.colors.diverging
-        ramp = Ramp("difference A − B", differences.top, diverging, signed=True, ends=ends)
-        grays = [
-            gray_ramp(self.colors) if side.head in side.step.heads_off else self.colors.ramp for side in self._sides
-        ]
-        own = (
-            {"ramp": weights.legend(self.colors), "palette": grays[0], "signs": ()},
-            {"palette": grays[1], "signs": [KINDS[i] for i in np.unique(kinds[:2]).tolist()]},
-            {"ramp": ramp, "signs": (), "ends": [self._per_row()]},
-        )
-        return tuple(
+        sides = [_side(comparison, axis, end) for axis in (0, 1)]
+        grids.append(
             Grid(
-                title=names_of(self.comparison)[end],
-                lines=[self._selected_text(end, selected)],
-                rows=self._side(0, end),
-                columns=self._side(1, end),
-                states=kinds[end],
-                shade=ramp.shade(numbers) if end == 2 else np.nan_to_num(numbers) / weights.top,
+                title=names_of(comparison)[end],
+                lines=[_selected_text(tiles[end][0], texts[end], end, selected, size)],
+                rows=sides[0],
+                columns=sides[1],
+                size=size,
+                squares=squares,
+                style=replace(style, heading=None, selected=selected),
+                ramp=None if end == 1 else ramps[end],
+                ends=[_per_row(comparison, size.tile)] if end == 2 else (),
+                signs=[KINDS[i] for i in np.unique(kinds[:2]).tolist()] if end == 1 else (),
                 prefix=f"{'abd'[end]}-",
-                **shared,
-                **own[end],
             )
-            for end, (numbers, _) in enumerate(self._tiles)
         )
+    return tuple(grids)
 
-    def _per_row(self) -> RowEnd:
-        """Total variation of each row, or the largest of each tile of rows."""
-        tile, rows = self.size.tile, len(self.comparison.rows)
-        moved = np.repeat(largest_in_size(self.comparison.variation[:, None], tile)[:, 0], tile)[:rows].tolist()
-        texts = ["–" if math.isnan(value) else f"{value:.2f}" for value in moved]
-        return RowEnd("note", "per row", texts, [self.colors.text] * rows)
 
-    def _side(self, axis: int, end: int) -> GridSide:
-        """Make the rows or columns of A (0), B (1) or A - B (2); only the first map, A - B, has labels of rows."""
-        both, pairs = self._tokens[axis], (self.comparison.rows, self.comparison.columns)[axis]
-        labels = () if axis == 0 and end < 2 else [*map(_label, both)]
-        names = [*map(_place_name, both, pairs)][:: self.size.tile]
-        tokens = groups([_token(pair, end) for pair in both])
-        return GridSide(tokens, (QUERY, KEY)[axis], ("query", "key")[axis], labels, names)
+def _ramps(comparison: AlignedPair, tiles: Sequence[np.ndarray]) -> tuple[Ramp, Ramp, Ramp]:
+    """Make the color scales of A, B and A - B: to 1, or to the largest number if that is too faint otherwise."""
+    faint = 1 if max(len(comparison.rows), len(comparison.columns)) > CROWDED else FAINT
+    tops = [limit_of(*tiles[:2]), max(limit_of(tiles[2]), LEAST)]
+    weights, differences = (top if 0 < top < faint else 1.0 for top in tops)
+    grays = (side.head in side.step.heads_off for side in (comparison.a, comparison.b))
+    a, b = (Ramp("weight", weights, gray=is_gray) for is_gray in grays)
+    return a, b, Ramp("difference A − B", differences, signed=True, ends=(f" {MORE[0]}", f" {MORE[1]}"))
 
-    @property
-    def _sides(self) -> tuple[Side, Side]:
-        return self.comparison.a, self.comparison.b
 
-    @cached_property
-    def _tokens(self) -> tuple[list[Both], list[Both]]:
-        """Tokens of A and B at each row, and at each column."""
-        a, b = (side.tokens for side in self._sides)
-        each = zip(a, b, (self.comparison.rows, self.comparison.columns), strict=True)
-        return tuple(
-            [(None if i is None else in_a[i], None if j is None else in_b[j]) for i, j in places]
-            for in_a, in_b, places in each
-        )
+def _per_row(comparison: AlignedPair, tile: int) -> RowEnd:
+    """Total variation of each row, or the largest of each tile of rows."""
+    rows = len(comparison.rows)
+    moved = np.repeat(largest_in_size(comparison.variation[:, None], tile)[:, 0], tile)[:rows].tolist()
+    return RowEnd("note", "per row", ["–" if math.isnan(value) else f"{value:.2f}" for value in moved])
 
-    @cached_property
-    def _tiles(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Numbers and states of the cells, or tiles, of A, B and A - B."""
-        return self.comparison.tiled(self.size.tile)
 
-    @cached_property
-    def _texts(self) -> list[list[str]]:
-        """Texts of the cells of A, B and A - B, with the same number of digits in all three."""
-        places = sentences.digits_of(*(numbers for numbers, _ in self._tiles)).ravel().tolist()
-        texts = []
-        for end, (numbers, states) in enumerate(self._tiles):
-            cells = zip(numbers.ravel().tolist(), states.ravel().tolist(), places, strict=True)
-            texts.append([WITHOUT.get(state) or _signed_text(value, digit, end == 2) for value, state, digit in cells])
-        return texts
+def _side(comparison: AlignedPair, axis: int, end: int) -> GridSide:
+    """Make the rows or columns of A (0), B (1) or A - B (2); only the first map, A - B, has labels of rows."""
+    both, pairs = _tokens(comparison, axis), (comparison.rows, comparison.columns)[axis]
+    labels, names = () if axis == 0 and end < 2 else [*map(_label, both)], [*map(_place_name, both, pairs)]
+    return GridSide(
+        groups([_token(pair, end) for pair in both]), (QUERY, KEY)[axis], ("query", "key")[axis], labels, names
+    )
 
-    def _selected_text(self, end: int, cell: Sequence[int] | int | None) -> str:
-        """Return the text of the selected cell; a blank if no cell is selected."""
-        if not isinstance(cell, Sequence):
-            return " "
-        row, column = (place // self.size.tile for place in cell)
-        value, text = self._tiles[end][0][row, column], self._texts[end][row * self.size.columns + column]
-        return f"{text} {MORE[bool(value > 0)]}" if end == 2 and abs(value) > 0 else text
 
-    @cached_property
-    def _scales(self) -> tuple[Domain, Domain]:
-        """Color domains of weights and of differences: 0 to 1, or up to the largest number if 0 to 1 is too faint."""
-        faint = 1 if max(len(self.comparison.rows), len(self.comparison.columns)) > CROWDED else FAINT
-        tops = [float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)) for numbers, _ in self._tiles]
-        largest = max(tops[:2]), max(tops[2], LEAST)
-        return tuple(Domain("adapts", top) if 0 < top < faint else Domain() for top in largest)
+def _tokens(comparison: AlignedPair, axis: int) -> list[Both]:
+    """Return the tokens of A and B at each row (0) or column (1)."""
+    a, b = comparison.a.tokens[axis], comparison.b.tokens[axis]
+    places = (comparison.rows, comparison.columns)[axis]
+    return [(None if i is None else a[i], None if j is None else b[j]) for i, j in places]
+
+
+def _cell_texts(tiles: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[list[str]]:
+    """Texts of the cells of A, B and A - B, with the same number of digits in all three."""
+    places, texts = sentences.digits_of(*(numbers for numbers, _ in tiles)).ravel().tolist(), []
+    for end, (numbers, states) in enumerate(tiles):
+        cells = zip(numbers.ravel().tolist(), states.ravel().tolist(), places, strict=True)
+        texts.append([WITHOUT.get(state) or _signed_text(value, digit, end == 2) for value, state, digit in cells])
+    return texts
+
+
+def _selected_text(
+    numbers: np.ndarray, texts: Sequence[str], end: int, cell: Sequence[int] | int | None, size: Size
+) -> str:
+    """Return the text of the selected cell; a blank if no cell is selected."""
+    if not isinstance(cell, Sequence):
+        return " "
+    row, column = (place // size.tile for place in cell)
+    value, text = numbers[row, column], texts[row * size.columns + column]
+    return f"{text} {MORE[bool(value > 0)]}" if end == 2 and abs(value) > 0 else text
 
 
 WITHOUT = {BLOCKED: "blocked", BLANK: "blank"}

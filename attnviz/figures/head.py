@@ -1,7 +1,8 @@
 """One head as a map (rows are queries, columns are keys, colors are weights), and its attention by distance."""
 
-from dataclasses import KW_ONLY, dataclass
-from functools import cached_property, lru_cache, partial
+from collections.abc import Callable
+from functools import cache, lru_cache, partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,24 +10,21 @@ import pandas as pd
 from attnviz import analysis
 from attnviz.analysis import EMPTY, Cells, sentences, tables, views
 from attnviz.analysis.batch import NEAR
-from attnviz.analysis.views import AttentionView, see
+from attnviz.analysis.views import AttentionView, View
 from attnviz.charts import signs
-from attnviz.charts.axes import RowEnd, names_with_predictions, predictions, sides, size_of, size_within
+from attnviz.charts.axes import RowEnd, size_of
 from attnviz.charts.bars import Bars, Column
-from attnviz.charts.grid import Grid, Number, framed
-from attnviz.charts.marks import LegendEntry
+from attnviz.charts.marks import scale_of
+from attnviz.charts.pixels import Number, Squares
 from attnviz.charts.signs import CellState
 from attnviz.core.amounts import digits, percent, written
 from attnviz.core.display import file_stem, in_title
 from attnviz.core.edits import Site
 from attnviz.core.masks import Reason
-from attnviz.core.record import Record
-from attnviz.figures.base import Figure, FigureFacts, SiteFigure, subtitles, text_array
+from attnviz.core.record import ALL, Record
+from attnviz.figures.base import FigureFacts, figure, text_array
+from attnviz.figures.forms import BarChart, Map, RowMarks, token_sides
 
-ARROW = "M-0.3,-0.45L0.4,0L-0.3,0.45Z"
-"""Sign of a changed prediction in a legend, as a path in a box from -1 to 1."""
-
-PREDICTS = "predicts"
 NEXT = "each row: where it looks to predict the next word"
 NEXT_OF = "row {token}: where it looks to predict {word}"
 IN_PLACE = "right: the word predicted in place of a blank"
@@ -35,88 +33,109 @@ CHANGED = "changed prediction"
 """Lines over a map whose rows predict."""
 
 
-@dataclass(frozen=True, eq=False)
-class HeadMap(SiteFigure):
-    """Map of one head, or of all heads combined by one of `analysis.AGGREGATIONS`.
+@figure
+def head(
+    record: Record,
+    site: Site,
+    head: int | str,
+    *,
+    sentence: int = 0,
+    view: View = View(),
+    rows: slice | None = None,
+    columns: slice | None = None,
+    before: Record | None = None,
+    domain: str = "adapts",
+    row_sums: bool = False,
+    selected: tuple[int, int] | None = None,
+    **style: Any,
+) -> Map:
+    """Map one head, or all heads combined by one of `analysis.AGGREGATIONS`.
 
-    A click selects a cell under the name "cell" with the fields query, key and rev.
-
-    Attributes:
+    Args:
+        rows, columns: queries and keys to show; None for all.
         before: run before a change, to mark rows whose prediction changed.
+        domain: color domain of weights, one of `charts.signs.DOMAINS`.
+        row_sums: whether each row has its sum at the end, with a mark if the sum is not 1.
+        selected: cell to outline, as (query, key).
+
+    Raises:
+        InputError: if the view leaves no query or no key.
     """
+    window = {"sentence": sentence, "view": view, "rows": rows or ALL, "columns": columns or ALL}
+    part = views.see(record, site, **window)
+    name = called(part, head)
+    facts = FigureFacts(
+        what=f"{name[:1].upper()}{name[1:]}",
+        notes=[part.window],
+        subject=(site, heads_in_name(head)),
+        explains_rows=True,
+        table=partial(tables.weights_table, part, head),
+        words=partial(sentences.head, part, head),
+        arrays=partial(arrays_of, part, head),
+    )
 
-    head: int | str
-    _: KW_ONLY
-    before: Record | None = None
+    def marks() -> RowMarks:
+        moved = () if before is None else _changed_rows(part, views.see(before, site, **window))
+        empty = np.flatnonzero(part.empty(head)).tolist()
+        legend = [CellState(CHANGED, "background", "arrow")] if moved else []
+        legend += [CellState(signs.POLICIES[part.step.scoring.empty_rows], "background", "frame")] if empty else []
+        return RowMarks([_row_sums(part, head)] if row_sums else [], part.predicted or (), moved, empty, legend)
 
-    is_map = True
+    return Map(
+        facts=facts,
+        **token_sides(part.queries, part.keys),
+        squares=partial(_squares, part, head, domain, selected),
+        marks=marks,
+        record=record,
+        sentence=sentence,
+        view=view,
+        domain=domain,
+        selected=selected,
+        **style,
+    )
 
-    def facts(self) -> FigureFacts:
-        view, head = self.attention_view, self.head
-        name = called(view, head, on_screen=self.on_screen)
-        return FigureFacts(
-            heading=f"{name[:1].upper()}{name[1:]}",
-            notes=[view.window],
-            subject=(self.site, heads_in_name(head)),
-            table=partial(tables.weights_table, view, head),
-            words=partial(sentences.head, view, head),
-            arrays=partial(arrays_of, view, head),
-        )
 
-    def draw(self) -> Grid:
-        view, words = self.attention_view, self.attention_view.predicted or ()
-        empty, policy = np.flatnonzero(view.empty(self.head)).tolist(), signs.POLICIES[view.step.scoring.empty_rows]
-        moved = _changed_rows(view, self.before)
-        ends = [*([self._row_sums()] if self.row_sums else []), *predictions(words, self, PREDICTS, moved)]
-        size = size_within(view.queries, view.keys, self, ends)
-        cells = view.cells([self.head], size.tile)[0]
-        scale = signs.domain_of(self.domain, view, cells)
-        kinds, states = states_of(cells, view)
-        legend = [kinds[i] for i in np.unique(states).tolist() if not (kinds[i].rules and self.explained)]
-        scores = [] if cells.scores is None else [Number("score", cells.scores, ".3f")]
-        offsets = None  # position of the largest weight in its tile, counted row by row
-        if tiles := cells.tiles:
-            offsets = (tiles.at_query - tiles.queries[:, None]) * tiles.tile + tiles.at_key - tiles.keys
-        colors, above = self.colors, self._header()
-        notes = [LegendEntry(CHANGED, ARROW, colors.hues[1], colors.background)] if moved else []
-        return Grid(
-            **above | {"lines": [*above["lines"], self._reading_note, view.window, scale.ending, *view.notes]},
-            **sides(view.queries, view.keys, names=names_with_predictions(view.queries, words, size.tile)),
-            size=size,
-            states=states,
-            kinds=kinds,
-            shade=np.nan_to_num(scale.shade(cells.weights)),
-            ramp=scale.legend(colors, gray=self.head in view.step.heads_off),
-            numbers=[Number("weight", cells.weights, ".4f"), *scores],
-            offsets=offsets,
-            ends=ends,
-            framed=empty,
-            signs=legend if self.on_screen else None,
-            notes=[*notes, *([framed(policy, self)] if empty else [])],
-        )
+def _squares(view: AttentionView, head: int | str, domain: str, selected: tuple[int, int] | None, tile: int) -> Squares:
+    """Compute the weights, scores and states of a map; weights of both signs have a diverging scale."""
+    cells = view.cells([head], tile)[0]
+    scale = signs.domain_of(domain, view, cells)
+    kinds, states = states_of(cells, view)
+    scores = [] if cells.scores is None else [Number("score", cells.scores, ".3f")]
+    offsets = None  # position of the largest weight in its tile, counted row by row
+    if tiles := cells.tiles:
+        offsets = (tiles.at_query - tiles.queries[:, None]) * tiles.tile + tiles.at_key - tiles.keys
+    ramp = scale.ramp(gray=head in view.step.heads_off)
+    if (cells.weights < 0).any():
+        ramp = scale_of("weight", cells.weights, signed=True)
+    return Squares(
+        states=states,
+        kinds=kinds,
+        numbers=[Number("weight", cells.weights, ".4f"), *scores],
+        ramp=ramp,
+        offsets=offsets,
+        lines=[_reading_note(view, selected), view.window, "" if ramp.signed else scale.ending, *view.notes],
+    )
 
-    def _row_sums(self) -> RowEnd:
-        """Sum of each row, marked if it is not 1; rows that are shown in part may sum to less."""
-        view, texts, inks = self.attention_view, [], []
-        for value in view.row_sums(self.head).tolist():
-            is_odd = not (value < 1 + 5e-4 if view.partial else abs(value - 1) < 5e-4)
-            texts.append(f"{written(value, '.3f')}{' not 1' if is_odd else ''}")
-            inks.append(self.colors.warning if is_odd else self.colors.text)
-        return RowEnd("beside", "sum of what is seen" if view.partial else "row sum", texts, inks)
 
-    @property
-    def _reading_note(self) -> str:
-        """Line on how to read a row with a prediction, whose label is not the predicted word."""
-        view = self.attention_view
-        if not any(view.predicted or ()):
-            return ""
-        row = view.queries.index_of(self.selected[0]) if self.selected else None
-        if row is not None and view.predicted[row] and not analysis.fills_in(view.record):
-            token, word = sentences.in_quotes(view.queries.labels[row]), sentences.in_quotes(view.predicted[row])
-            return NEXT_OF.format(token=token, word=word)
-        if analysis.labels_tokens(view.record):
-            return LABELS
-        return IN_PLACE if analysis.fills_in(view.record) else NEXT
+def _row_sums(view: AttentionView, head: int | str) -> RowEnd:
+    """Sum of each row, marked if it is not 1; rows that are shown in part may sum to less."""
+    sums = view.row_sums(head).tolist()
+    odd = [i for i, total in enumerate(sums) if not (total < 1 + 5e-4 if view.partial else abs(total - 1) < 5e-4)]
+    texts = [f"{written(total, '.3f')}{' not 1' if i in odd else ''}" for i, total in enumerate(sums)]
+    return RowEnd("beside", "sum of what is seen" if view.partial else "row sum", texts, dict.fromkeys(odd, "warning"))
+
+
+def _reading_note(view: AttentionView, selected: tuple[int, int] | None) -> str:
+    """Line on how to read a row with a prediction, whose label is not the predicted word."""
+    if not any(view.predicted or ()):
+        return ""
+    row = view.queries.index_of(selected[0]) if selected else None
+    if row is not None and view.predicted[row] and not analysis.fills_in(view.record):
+        token, word = sentences.in_quotes(view.queries.labels[row]), sentences.in_quotes(view.predicted[row])
+        return NEXT_OF.format(token=token, word=word)
+    if analysis.labels_tokens(view.record):
+        return LABELS
+    return IN_PLACE if analysis.fills_in(view.record) else NEXT
 
 
 def heads_in_name(head: int | str) -> str:
@@ -124,27 +143,21 @@ def heads_in_name(head: int | str) -> str:
     return f"head-{head}" if isinstance(head, int) else f"heads-{head}"
 
 
-def called(view: AttentionView, head: int | str, *, on_screen: bool = False) -> str:
-    """Name a map for a title: "head 2 of cross layer 1 (off) · translator"; on a page without the model's owner."""
-    step, source = view.step, view.record.source
-    source = source.rpartition("/")[2] or source if on_screen else source
+def called(view: AttentionView, head: int | str) -> str:
+    """Name a map for a title: "head 2 of cross layer 1 (off)"."""
+    step = view.step
     if isinstance(head, int):
-        what, off = view.site.head(head), " (off)" if head in step.heads_off else ""
-    else:
-        what = f"{head} of {step.num_heads} heads of {view.site}"
-        off = ", also those off" if step.heads_off else ""
-    return f"{what}{off} · {in_title(source)}"
+        return f"{view.site.head(head)}{' (off)' if head in step.heads_off else ''}"
+    off = ", also those off" if step.heads_off else ""
+    return f"{head} of {step.num_heads} heads of {view.site}{off}"
 
 
-def _changed_rows(attention_view: AttentionView, before: Record | None) -> frozenset[int]:
+def _changed_rows(now: AttentionView, before: AttentionView) -> frozenset[int]:
     """Return the rows whose predicted word changed; no rows if the runs read different tokens."""
-    if before is None or attention_view.predicted is None:
+    if now.predicted is None or before.record.read[now.sentence].tokens != now.record.read[now.sentence].tokens:
         return frozenset()
-    if before.read[attention_view.sentence].tokens != attention_view.record.read[attention_view.sentence].tokens:
-        return frozenset()
-    window = {name: getattr(attention_view, name) for name in ("sentence", "view", "rows", "columns")}
-    pairs = zip(views.see(before, attention_view.site, **window).predicted or (), attention_view.predicted, strict=True)
-    return frozenset(i for i, (then, now) in enumerate(pairs) if then != now)
+    pairs = zip(before.predicted or (), now.predicted, strict=True)
+    return frozenset(i for i, (old, new) in enumerate(pairs) if old != new)
 
 
 _OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY, _PADDING = range(7)
@@ -212,31 +225,69 @@ TITLE = "Attention by distance"
 ROW_BY_ROW = "patches are counted row by row, not measured across the picture"
 
 
-class DistanceBars(Figure):
-    """Base class of charts of attention by distance: a bar for the share of each bin, and the mean weight of a pair.
+@figure
+def distance(record: Record, site: Site, head: int | str, *, sentence: int = 0, **style: Any) -> BarChart:
+    """Draw the attention of a head by distance, in one text: a bar for the share of each bin, and the mean weight.
 
     The bins are the query itself, 1 before it, 2 to 3, 4 to 7, ..., and the same after it. See `analysis.by_distance`.
-    Subclasses give lines on what was measured as `_measure_notes`.
+    """
+    name, step = called(views.see(record, site, sentence=sentence), head), record.step(site)
+
+    @cache
+    def measure() -> tuple[pd.DataFrame, list[str]]:
+        measured = analysis.by_distance(step, head, sentence=sentence)
+        near = f"{percent(measured.within(NEAR))} of the attention goes to keys at most {NEAR} tokens away"
+        lines = [f"local share: {near}", *(["what the sink takes is left out"] if step.has_sink else [])]
+        return measured.curve(), [*lines, *([ROW_BY_ROW] if record.sentences[sentence].pictures else [])]
+
+    facts = {"heading": f"{TITLE} · {name} · {in_title(record.source)}"}
+    facts["subject"] = site, heads_in_name(head), "distance"
+    return _distance_bars(measure, facts, record=record, sentence=sentence, **style)
+
+
+@figure
+def distance_over_corpus(model: str, head: str, curve: pd.DataFrame, texts: int, **style: Any) -> BarChart:
+    """Draw the attention of a head by distance, over all tokens of many texts.
+
+    Args:
+        model, head: names of the model and of the head.
+        curve: table of nearest, furthest, share, pairs and mean, from `atlas.Atlas.table("distances")`.
+        texts: number of texts.
     """
 
-    def _words(self) -> str:
-        text = f"{self._heading}. {'; '.join(self._measure_notes())}."
-        for row in self.table.sort_values("share", ascending=False)[:1].itertuples():
+    def measure() -> tuple[pd.DataFrame, list[str]]:
+        return curve, [f"all tokens of {texts:,} texts"]
+
+    facts = {"heading": f"{TITLE} · {head}", "notes": [in_title(model)]}
+    facts["name"] = file_stem(model, "atlas", head, "distance")
+    return _distance_bars(measure, facts, **style)
+
+
+def _distance_bars(
+    measure: Callable[[], tuple[pd.DataFrame, list[str]]], facts: dict[str, Any], **settings: Any
+) -> BarChart:
+    """Make the figure from a function that returns the table and lines on what was measured."""
+
+    def words() -> str:
+        table, lines = measure()
+        text = f"{facts['heading']}. {'; '.join(lines)}."
+        for row in table.sort_values("share", ascending=False)[:1].itertuples():
             text += f" Most of it goes to: {_bin_name(row)}, {percent(float(row.share))}."
         return text
 
-    def draw(self) -> Bars:
+    def bars() -> Bars:
         """Draw the bins that have pairs, nearest first: the query itself, keys before it, keys after it."""
-        bins = self.table[(self.table["pairs"] > 0) | (self.table["share"] > 0)]
+        table, lines = measure()
+        bins = table[(table["pairs"] > 0) | (table["share"] > 0)]
         bins = bins.iloc[np.lexsort((bins["nearest"].abs(), bins["nearest"] > 0))]
         means = Column([digits(mean) for mean in bins["mean"]], name="mean weight")
-        return Bars(
-            title=TITLE if self.on_screen else self._heading,
-            lines=[*self._measure_notes(), *subtitles(self._record, self)],
-            names=[_bin_name(row) for row in bins.itertuples()],
-            columns=[Column(values=bins["share"].tolist(), name="share of attention"), means],
-            style=self.style,
-        )
+        columns = [Column(values=bins["share"].tolist(), name="share of attention"), means]
+        return Bars(lines=lines, names=[_bin_name(row) for row in bins.itertuples()], columns=columns)
+
+    def table() -> pd.DataFrame:
+        return measure()[0]
+
+    return BarChart(facts=FigureFacts(on_page=TITLE, table=table, words=words, **facts), bars=bars, **settings)
 
 
 def _bin_name(row) -> str:
@@ -245,62 +296,3 @@ def _bin_name(row) -> str:
         return "itself"
     near, far = abs(row.nearest), abs(row.furthest)
     return f"{near:,}{f'–{far:,}' if far != near else ''} {'before' if row.nearest < 0 else 'after'}"
-
-
-@dataclass(frozen=True, eq=False)
-class DistanceProfile(DistanceBars):
-    """Attention of a head by distance, in one text."""
-
-    record: Record
-    site: Site
-    head: int | str
-    _: KW_ONLY
-    sentence: int = 0
-
-    def facts(self) -> FigureFacts:
-        view = see(self.record, self.site, sentence=self.sentence)
-        return FigureFacts(
-            heading=f"{TITLE} · {called(view, self.head)}",
-            subject=(self.site, heads_in_name(self.head), "distance"),
-            table=self._curve,
-            words=self._words,
-        )
-
-    def _curve(self) -> pd.DataFrame:
-        return self._distances.curve()
-
-    @cached_property
-    def _distances(self) -> analysis.ByDistance:
-        return analysis.by_distance(self.record.step(self.site), self.head, sentence=self.sentence)
-
-    def _measure_notes(self) -> list[str]:
-        """Return lines: share of near keys, and notes for a sink and for patches."""
-        near = f"{percent(self._distances.within(NEAR))} of the attention goes to keys at most {NEAR} tokens away"
-        sink = ["what the sink takes is left out"] if self.record.step(self.site).has_sink else []
-        has_picture = bool(self.record.sentences[self.sentence].pictures)
-        return [f"local share: {near}", *sink, *([ROW_BY_ROW] if has_picture else [])]
-
-
-@dataclass(frozen=True, eq=False)
-class CorpusDistance(DistanceBars):
-    """Attention of a head by distance, over all tokens of many texts.
-
-    Attributes:
-        model: name of the model.
-        head: name of the head.
-        curve: table of nearest, furthest, share, pairs and mean, from `atlas.Atlas.table("distances")`.
-        texts: number of texts.
-    """
-
-    model: str
-    head: str
-    curve: pd.DataFrame
-    texts: int
-
-    def facts(self) -> FigureFacts:
-        name, notes = file_stem(self.model, "atlas", self.head, "distance"), [in_title(self.model)]
-        heading = f"{TITLE} · {self.head}"
-        return FigureFacts(heading=heading, notes=notes, name=name, table=self.curve.copy, words=self._words)
-
-    def _measure_notes(self) -> list[str]:
-        return [f"all tokens of {self.texts:,} texts"]

@@ -5,7 +5,7 @@ Thumbnails are images in one view, because a browser needs seconds for a facet o
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -16,9 +16,9 @@ from attnviz.analysis import Cells, sentences, tables, views
 from attnviz.analysis.heads import head_metrics
 from attnviz.analysis.views import AttentionView
 from attnviz.charts import marks, pixels, signs
-from attnviz.charts.marks import Ramp, entry, heading, ramp_spec, signs_spec, text_width, title_spec
+from attnviz.charts.marks import Ramp, Spec, Table, entry, heading, ramp_spec, signs_spec, text_width, title_spec
 from attnviz.charts.signs import NOT_A_NUMBER, CellState, Domain, adapted, domain_of
-from attnviz.charts.theme import LINE, gray_ramp
+from attnviz.charts.theme import LINE, Theme
 from attnviz.core.amounts import written
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
@@ -45,18 +45,16 @@ GAP, LABEL = 14, 20
 WIDTH, HIGH = 980, 480
 """Pixels for all heads of a model: most width, and target height as far as thumbnails do not get below LARGEST."""
 
-LARGE, LARGEST, BANDED, SMALLEST, SPACE = 190, 96, 72, 26, 10
-"""Pixels: side of a thumbnail for few heads, for many, for kinds beside each other, and at least; space between two."""
+LARGE, LARGEST, SMALLEST, SPACE = 190, 96, 26, 10
+"""Pixels: side of a thumbnail for few heads, for many, and at least; space between two."""
 
 FEW, ORDERED, ACROSS = 4, 170, 8
 """Heads in a given order: most heads that are drawn large, pixels of their side, and small thumbnails per row."""
 
-FIELDS = (
-    *("x", "x2", "y", "y2", "uri", "label", "ink", "off", "focused"),
-    *("kind", "layer", "head", "rev", "name", "largest", "state"),
-)
-BESIDE = ("x", "y", "label", "align", "baseline", "ink")
+THUMBNAIL, BESIDE = ("x", "x2", "y", "y2", "uri", "label", "ink", "off", "focused"), ("x", "y", "label", "align", "ink")
 """Fields of a thumbnail, and of a label beside thumbnails."""
+SELECTED = ("kind", "layer", "head", "rev")
+"""Fields of the selection of a head."""
 
 LEFT, ABOVE = 64, 26
 """Pixels left of a row for the label of its layer, and above the layers of a kind for the head numbers."""
@@ -65,15 +63,15 @@ LEFT, ABOVE = 64, 26
 class Layout(NamedTuple):
     """Thumbnails of one size in pixels, with `above` pixels for lines of text above each.
 
-    Each thumbnail has its head, its left and upper end, and its text; each label beside the thumbnails has x, y, text,
-    align and baseline.
+    Each thumbnail has its head, its left and upper end, and its text; each label beside the thumbnails has x, y, text
+    and align.
     """
 
     side: int
     height: int
     above: int
     thumbnails: Sequence[tuple[Head, int, int, str]]
-    labels: Sequence[tuple[float, float, str, str, str]] = ()
+    labels: Sequence[tuple[float, float, str, str]] = ()
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -91,14 +89,56 @@ def in_rows(heads: Sequence[Head], texts: Sequence[str], across: int, side: int,
     return Layout(side, height, above, thumbnails)
 
 
+def thumbnail_chart(
+    table: str,
+    ends: tuple[float, float],
+    colors: Theme,
+    click: Spec,
+    tips: list[Spec],
+    *,
+    above: int = 0,
+    **target: Spec,
+) -> Spec:
+    """Build a chart of images, from a table and from the table "labels" of texts beside the images.
+
+    Args:
+        ends: pixels of the right and the lower end.
+        above: pixels above the images for their texts.
+        target: ends of the clickable area of an image, if these are not those of the image.
+    """
+    sides = (-MARGIN, ends[0] + MARGIN), (-max(MARGIN, above), ends[1] + MARGIN)
+    x, y = marks.places(0, domain=[*sides[0]]), marks.places(0, domain=[*sides[1]][::-1])
+    box, there = marks.box(x, y), "isValid(datum.uri)"
+    strike = box | {"y": y | {"field": "y2"}, "y2": {"field": "y"}}
+    label = {"x": box["x"], "y": box["y"], "text": marks.field("label"), "fill": marks.as_is("ink")}
+    frame = {"fill": None, "stroke": colors.accent, "strokeWidth": 2.5}
+    lines = {"lineBreak": "\n", "lineHeight": LINE, "align": "left", "baseline": "top"}
+    layers = [
+        marks.layer(table, "image", box | {"url": marks.field("uri")}, where=there, aspect=False, smooth=False),
+        marks.layer(table, "rect", box, where=there, fill=None, stroke=colors.line),
+        marks.layer(table, "rule", strike, where="datum.off", color=colors.quiet, strokeWidth=1.5),
+        marks.layer(table, "rect", box, where="datum.focused", **frame),
+        marks.layer(table, "text", label, dy=3 - above, **lines),
+        marks.layer("labels", "text", label, align={"expr": "datum.align"}, baseline="middle"),
+        marks.layer(table, "rect", box | target | {"tooltip": tips}, fill="transparent", cursor="pointer")
+        | {"name": table},
+    ]
+    size = {"width": sides[0][1] - sides[0][0], "height": sides[1][1] - sides[1][0]}
+    return {"layer": layers, **size, "resolve": marks.APART, "params": [click]}
+
+
+def thumbnail_tables(table: str, rows: Sequence[dict], labels: Sequence[tuple], *fields: str) -> dict[str, Table]:
+    """Build the tables of `thumbnail_chart`; `fields` are more fields of an image."""
+    beside = [dict(zip(BESIDE, label, strict=True)) for label in labels]
+    return {table: marks.columns((*THUMBNAIL, *fields), rows), "labels": marks.columns(BESIDE, beside)}
+
+
 class Thumbnails(Figure):
     """Thumbnails of heads; a click selects a head under "head" with the fields kind, layer, head and rev.
 
     Subclasses give the places of the thumbnails as `layout`, the weights of each attention call as `views`, and title
     and lines as `_header`; without a title the lines are below the thumbnails.
     """
-
-    is_map = True
 
     @cached_property
     def cells(self) -> dict[Head, Cells]:
@@ -118,25 +158,30 @@ class Thumbnails(Figure):
         return {head: written(float(values.max()), ".4f") if len(values) else "NaN" for head, values in weights.items()}
 
     @cached_property
-    def _domains(self) -> dict[Head, Domain]:
-        """Color domain of each head; if one ends at the head's largest weight, as on its large map, all others do."""
-        if self.domain != "adapts":
-            for (site, _), cells in self.cells.items():
-                return dict.fromkeys(self.cells, domain_of(self.domain, self.views[site], cells))
+    def _ramps(self) -> dict[Head, Ramp]:
+        """Color scale of each head; if one ends at the head's largest weight, as on its large map, all others do.
+
+        Weights of both signs, of linear attention, have one diverging scale.
+        """
+        weights = [cells.weights for cells in self.cells.values()]
+        if any((part < 0).any() for part in weights):
+            return dict.fromkeys(self.cells, Ramp("weight", marks.limit_of(*weights), signed=True))
         domains = {head: adapted(cells, self.views[head[0]]) for head, cells in self.cells.items()}
-        if all(domain.kind != "adapts" for domain in domains.values()):
-            return domains
-        tops = {head: float(np.nan_to_num(cells.weights).max(initial=0.0)) for head, cells in self.cells.items()}
-        own = {head: Domain("adapts", top) for head, top in tops.items()}
-        return {head: domain if domain.kind == "adapts" else own[head] for head, domain in domains.items()}
+        if self.domain != "adapts":
+            for (site, _), cells in [*self.cells.items()][:1]:
+                domains = dict.fromkeys(self.cells, domain_of(self.domain, self.views[site], cells))
+        elif any(domain.kind == "adapts" for domain in domains.values()):
+            for head in (head for head, domain in domains.items() if domain.kind != "adapts"):
+                domains[head] = Domain("adapts", float(np.nan_to_num(self.cells[head].weights).max(initial=0.0)))
+        off = {head for head in domains if head[1] in self.views[head[0]].step.heads_off}
+        return {head: domain.ramp(gray=head in off) for head, domain in domains.items()}
 
     @cached_property
     def _ramp(self) -> Ramp:
         """Color legend, with a title of its own if the colors of each head end at its largest weight."""
-        domains = {*self._domains.values()} or {Domain()}
-        is_gray = bool(self.cells) and all(head in self.views[site].step.heads_off for site, head in self.cells)
-        ramp = next(iter(domains)).legend(self.colors, gray=is_gray)
-        return ramp if len(domains) == 1 else replace(ramp, title=OWN, top=1.0)
+        ramp = min(self._ramps.values(), key=lambda ramp: ramp.gray, default=Domain().ramp())
+        tops = {ramp.top for ramp in self._ramps.values()}
+        return ramp if len(tops) <= 1 else replace(ramp, title=OWN, top=1.0)
 
     def draw(self) -> Views:
         """Draw the heads as images, those switched off in gray and struck through."""
@@ -145,50 +190,25 @@ class Thumbnails(Figure):
         tiles = [f"each square shows the largest of {most} × {most} cells"] if most > 1 else []
         lines = [*filter(None, lines), *tiles]
         style = self if title else replace(self, width=layout.ends[0])  # lines below the thumbnails, at most as wide
-        sides = (-MARGIN, layout.ends[0] + MARGIN), (-max(MARGIN, layout.above), layout.ends[1] + MARGIN)
-        x, y = marks.places(0, domain=[*sides[0]]), marks.places(0, domain=[*sides[1]][::-1])
-        box, where = marks.box(x, y), {"orient": "right" if self.aside else "bottom", "offset": 14}
-        point = {axis: box[axis] for axis in "xy"}
-        strike = box | {"y": y | {"field": "y2"}, "y2": {"field": "y"}}
-        text = {"lineBreak": "\n", "lineHeight": LINE}
-        beside = {name: {"expr": f"datum.{name}"} for name in ("align", "baseline")}
-        label = point | {"text": marks.field("label"), "fill": marks.as_is("ink")}
-        tooltip = marks.tips(("name", "head"), ("largest", "largest weight"), ("state", "state"))
-        target = marks.layer("heads", "rect", box | {"tooltip": tooltip}, fill="transparent", cursor="pointer")
-        frame = {"fill": None, "stroke": colors.accent, "strokeWidth": 2.5}
-        layers = [
-            ramp_spec(replace(self._ramp, top=0.0), where),
-            signs_spec(where),
-            marks.layer("heads", "image", box | {"url": marks.field("uri")}, aspect=False, smooth=False),
-            marks.layer("heads", "rect", box, fill=None, stroke=colors.line),
-            marks.layer("heads", "rule", strike, where="datum.off", color=colors.quiet, strokeWidth=1.5),
-            marks.layer("heads", "rect", box, where="datum.focused", **frame),
-            marks.layer("heads", "text", label, dy=3 - layout.above, align="left", baseline="top", **text),
-            marks.layer("labels", "text", label, **beside),
-            target | {"name": "heads"},
-        ]
-        chart = {
-            "layer": layers,
-            "width": sides[0][1] - sides[0][0],
-            "height": sides[1][1] - sides[1][0],
-            "resolve": marks.APART,
-            "params": [marks.click("head", ["heads"], "kind", "layer", "head", "rev")],
-        }
+        where = {"orient": "right" if self.aside else "bottom", "offset": 14}
+        click = marks.click("head", ["heads"], *SELECTED)
+        tips = marks.tips(("name", "head"), ("largest", "largest weight"), ("state", "state"))
+        chart = thumbnail_chart("heads", layout.ends, colors, click, tips, above=layout.above)
+        ramp = ramp_spec(replace(self._ramp, top=0.0), self._ramp.colors(colors), where)
+        chart["layer"] = [ramp, signs_spec(where), *chart["layer"]]
         if title or lines:
             chart["title"] = title_spec() | {"orient": "top" if title else "bottom"}
         states = {
             CellState("blocked", "blocked", "hatch"): any(cells.blocked.any() for cells in self.cells.values()),
             CellState(NOT_A_NUMBER, "blocked", "cross"): any(np.isnan(c.weights).any() for c in self.cells.values()),
         }
+        rows, labels = [*map(self._row, layout.thumbnails)], [(*label, colors.quiet) for label in layout.labels]
         return Views(
             marks.whole(chart, colors),
             {
                 "meta": heading(title, lines, layout.ends[0], style) | {"top": [self._ramp.top]},
                 "legend": entry(signs.legend([state for state, occurs in states.items() if occurs], colors)),
-                "heads": marks.columns(FIELDS, [*map(self._row, layout.thumbnails)]),
-                "labels": marks.columns(
-                    BESIDE, [dict(zip(BESIDE, (*part, colors.quiet), strict=True)) for part in layout.labels]
-                ),
+                **thumbnail_tables("heads", rows, labels, *SELECTED, "name", "largest", "state"),
             },
         )
 
@@ -197,18 +217,16 @@ class Thumbnails(Figure):
         (site, number), x, y, label = thumbnail
         colors, view, side = self.colors, self.views[site], self.layout.side
         off, is_focused = number in view.step.heads_off, self.focused in (number, (site, number))
-        domain, cells = self._domains[site, number], self.cells[site, number]
-        kinds, states = states_of(cells, view)
-        painted, sides = colors, {"height": self.layout.height, "width": side}
-        if off:
-            painted = replace(colors, ramp=gray_ramp(colors))
+        ramp, cells = self._ramps[site, number], self.cells[site, number]
+        (kinds, states), sides = states_of(cells, view), {"height": self.layout.height, "width": side}
+        painted = replace(colors, ramp=ramp.colors(colors))
         ink = colors.quiet if off else colors.text
         return {
             "x": x,
             "x2": x + side,
             "y": y,
             "y2": y + self.layout.height,
-            "uri": pixels.uri(states, kinds, domain.shade(cells.weights), painted, **sides),
+            "uri": pixels.uri(states, kinds, ramp.shade(cells.weights), painted, **sides),
             "label": label,
             "ink": colors.accent if is_focused else ink,
             "off": off,
@@ -224,11 +242,13 @@ class Thumbnails(Figure):
 
 
 @dataclass(frozen=True, eq=False)
-class AllHeads(Thumbnails, SiteFigure):
+class AllHeads(SiteFigure, Thumbnails):
     """Thumbnails of all heads of a site; a click selects "head" with the fields kind, layer, head and rev."""
 
+    @property
     def facts(self) -> FigureFacts:
         return FigureFacts(
+            explains_rows=True,
             what=f"All heads · {self.site}",
             subject=(self.site, "heads"),
             table=partial(tables.heads_table, self.attention_view),
@@ -252,7 +272,7 @@ class AllHeads(Thumbnails, SiteFigure):
     def _header(self) -> tuple[str, list[str]]:
         if self.on_screen:
             return "", [*self.attention_view.notes]
-        return self._heading, [*subtitles(self.record, self, self.sentence), *self.attention_view.notes]
+        return self.heading_text, [*subtitles(self.record, self, self.sentence), *self.attention_view.notes]
 
     @cached_property
     def layout(self) -> Layout:
@@ -278,18 +298,18 @@ class ModelHeads(Thumbnails):
         order: heads to show, in this order; None for all heads, a row for each layer.
         captions: short text for each head of `order`, such as the number by which they are sorted.
         by: meaning of the captions.
-        sentence: number of the sentence in the batch.
     """
 
-    record: Record
+    record: Record = field()
     _: KW_ONLY
     order: Sequence[Head] | None = None
     captions: Sequence[str] | None = None
     by: str = ""
-    sentence: int = 0
 
+    @property
     def facts(self) -> FigureFacts:
-        return FigureFacts(what="Every head", subject=("every head",), table=self._table, words=self._words)
+        facts = {"subject": ("every head",), "table": self._table, "words": self._words}
+        return FigureFacts(what="Every head", explains_rows=True, **facts)
 
     def _table(self) -> pd.DataFrame:
         return head_metrics(self.record, self.sentence).drop(columns="site")
@@ -309,7 +329,7 @@ class ModelHeads(Thumbnails):
         notes = [note for view in [*self.views.values()][:1] for note in view.notes]
         lines = [*subtitles(self.record, self, self.sentence), *notes] if self.views else []
         lines += ([] if self.order is None else ["named by layer.head"]) + ([f"number: {self.by}"] if self.by else [])
-        return self._heading, lines
+        return self.heading_text, lines
 
     @cached_property
     def layout(self) -> Layout:
@@ -322,28 +342,21 @@ class ModelHeads(Thumbnails):
 
 
 def _layer_layout(record: Record) -> Layout:
-    """Lay out a row for each attention call, with large thumbnails if all fit on a screen.
-
-    Kinds of attention stand beside each other as long as thumbnails keep BANDED pixels, otherwise under each other.
-    """
-    calls = {site.kind: [step for step in record.steps if step.site.kind == site.kind] for site in record.sites}
-    most, kinds = max((step.num_heads for step in record.steps), default=1), [*calls]
-    fitting = {n: (WIDTH // n - LEFT) // most - SPACE for n in range(1, len(kinds) + 1)}
-    across = max((n for n, side in fitting.items() if side >= BANDED), default=1)
-    bands = [kinds[i : i + across] for i in range(0, len(kinds), across)]
-    rows = [max(len(calls[kind]) for kind in band) for band in bands]
-    tall = (HIGH - ABOVE * len(bands)) // max(1, sum(rows)) - SPACE
-    side = max(SMALLEST, min(fitting.get(across, LARGE), LARGE, max(LARGEST, tall)))
-    step, thumbnails, labels = side + SPACE, [], []
-    for i, band in enumerate(bands):
-        for j, kind in enumerate(band):
-            x, y = j * (most * step + LEFT), sum(rows[:i]) * step + i * (ABOVE + SPACE)
-            labels.append((x - 8, y - 5, kind, "right", "bottom"))
-            for head in range(max(call.num_heads for call in calls[kind])):
-                name = f"head {head}" if side > text_width("head 00") else str(head)
-                labels.append((x + head * step + side / 2, y - 5, name, "center", "bottom"))
-            for row, call in enumerate(calls[kind]):
-                site, down = call.site, y + row * step
-                labels.append((x - 8, down + side / 2, f"layer {site.layer}", "right", "middle"))
-                thumbnails += [((site, head), x + head * step, down, "") for head in range(call.num_heads)]
+    """Lay out a row for each attention call, kind by kind, with large thumbnails if all fit on a screen."""
+    steps, kinds = record.steps, [*dict.fromkeys(step.site.kind for step in record.steps)]
+    most = max((step.num_heads for step in steps), default=1)
+    tall = (HIGH - ABOVE * len(kinds)) // max(1, len(steps)) - SPACE
+    side = max(SMALLEST, min((WIDTH - LEFT) // most - SPACE, LARGE, max(LARGEST, tall)))
+    step, y, thumbnails, labels = side + SPACE, 0, [], []
+    for kind in kinds:
+        calls = [call for call in steps if call.site.kind == kind]
+        labels.append((-8, y - 11, kind, "right"))
+        for head in range(max(call.num_heads for call in calls)):
+            name = f"head {head}" if side > text_width("head 00") else str(head)
+            labels.append((head * step + side / 2, y - 11, name, "center"))
+        for call in calls:
+            labels.append((-8, y + side / 2, f"layer {call.site.layer}", "right"))
+            thumbnails += [((call.site, head), head * step, y, "") for head in range(call.num_heads)]
+            y += step
+        y += ABOVE
     return Layout(side, side, 0, thumbnails, labels)

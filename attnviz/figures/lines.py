@@ -8,15 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from attnviz.analysis import EMPTY, Cells, sentences, views
+from attnviz.analysis import EMPTY, Cells, sentences
 from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes, marks, signs
 from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY
 from attnviz.charts.marks import LegendEntry, Spec, Table, entry, heading, signs_spec, text_width, title_spec
-from attnviz.charts.signs import NOT_A_NUMBER, POLICIES, colored
+from attnviz.charts.signs import NOT_A_NUMBER, POLICIES, CellState, colored
 from attnviz.charts.theme import LINE, MONO
 from attnviz.core.amounts import written
-from attnviz.core.display import as_sentence, in_title, visible_text
+from attnviz.core.display import as_sentence, visible_text
 from attnviz.core.errors import InputError
 from attnviz.figures.base import FigureFacts, SiteFigure, Views, subtitles, text_array
 from attnviz.figures.head import called
@@ -90,7 +90,9 @@ class HeadLines(SiteFigure):
 
     @cached_property
     def _window(self) -> AttentionView:
-        return window(self.attention_view, self.heads[0], self.selected, frozenset(self.pins))
+        return self.attention_view.around(
+            self.heads[0], self.selected, dict(sorted(self.pins, reverse=True)), MOST_TOKENS
+        )
 
     @property
     def _sides(self) -> tuple[Groups, Groups]:
@@ -125,13 +127,13 @@ class HeadLines(SiteFigure):
         notes = [*window_notes(self._window, self.attention_view, "lines"), count]
         return Edges(*np.argwhere(visible)[keep].T, weights[keep], notes)
 
+    @property
     def facts(self) -> FigureFacts:
-        name = called(self.attention_view, self.heads[0])
-        if len(self.heads) > 1:
-            name = f"{self.site.head(*self.heads)} · {in_title(self.record.source)}"
-        subject = self.site, f"lines-{'-'.join(map(str, self.heads))}"
+        heads = self.heads
+        name = called(self.attention_view, heads[0]) if len(heads) == 1 else self.site.head(*heads)
+        subject = self.site, f"lines-{'-'.join(map(str, heads))}"
         facts = {"table": self._table, "words": self._in_words, "arrays": self._arrays}
-        return FigureFacts(heading=f"Lines · {name}", subject=subject, **facts)
+        return FigureFacts(what=f"Lines · {name}", subject=subject, **facts)
 
     def _in_words(self) -> str:
         more = len(self.heads) - MOST_HEADS
@@ -185,8 +187,8 @@ class HeadLines(SiteFigure):
         notes = [*subtitles(self.record, self), self.attention_view.window, *self._window.notes, *edges.notes]
         heads = zip(self._names, self._inks, strict=True) if len(self.heads) > 1 else ()
         legend = [LegendEntry(name, "", ink, ink) for name, ink in heads]
-        legend += [LegendEntry(text, signs.CROSS, colors.warning, colors.background) for text in self._weightless_rows]
-        meta = heading(self._heading, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
+        legend += signs.legend([CellState(text, "background", "cross") for text in self._weightless_rows], colors)
+        meta = heading(self.heading_text, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
         return {
             "meta": meta | {"sample": [colors.text if len(self.heads) > 1 else self._inks[0]]},
             "lines": self._lines(),
@@ -357,10 +359,8 @@ def _widest(labels: Sequence[str]) -> float:
 def _count_note(weights: np.ndarray, every: int, pins: frozenset[Pin], least: float | None) -> str:
     """Describe how many weights, or how many weights of the picked tokens, have a line."""
     count, ends = len(weights), ("", " of the picked token", " of the picked tokens")[min(2, len(pins))]
-    if not every:
-        return f"no weight{ends} to draw"
     if count == every:
-        return f"all {every:,} weights{ends} have a line" if count > 1 else f"the one weight{ends} has a line"
+        return f"all {every:,} weights{ends} have a line" if every else f"no weight{ends} to draw"
     what = f"{count:,} of {every:,} weights{ends} have a line"
     if least is None or count == MOST_ASKED:
         return f"{what}: the strongest, from {weights[0]:.2g} on" if count else what
@@ -375,32 +375,3 @@ def window_notes(view: AttentionView, every: AttentionView, form: str) -> list[s
             of = "" if every.window else f" of {len(whole):,}"
             spans.append(f"{name} {part.starts[0]} to {part.stops[-1] - 1}{of}")
     return [f"too many tokens for {form}: {' and '.join(spans)}; the map shows all"] if spans else []
-
-
-def window(
-    view: AttentionView,
-    head: int | str,
-    selected: tuple[int, int] | None,
-    pins: frozenset[Pin],
-    most: int = MOST_TOKENS,
-) -> AttentionView:
-    """Restrict a view to at most `most` queries and keys around the selected cell or the picked tokens; a query alone
-    has its strongest key beside it. Without a selection, the window is around the largest weight."""
-    parts = view.queries, view.keys
-    if max(map(len, parts)) <= most:
-        return view
-    first = dict(sorted(pins, reverse=True))
-    places = zip(parts, selected or map(first.get, SIDES), strict=True)
-    row, column = (None if place is None else part.index_of(place) for part, place in places)
-    if row is None and column is None:
-        pairs = zip(parts, view.strongest_cell(head), strict=True)
-        row, column = (part.index_of(place) for part, place in pairs)
-    if column is None:
-        column = view.keys.index_of(view.strongest_cell(head, int(view.queries.starts[row]))[1])
-    if row is None:
-        row = column if len(view.queries) == len(view.keys) else 0
-    begins = (
-        max(0, min(index - most // 2, len(part) - most)) for index, part in zip((row, column), parts, strict=True)
-    )
-    rows, columns = (part[begin : begin + most].stretch for begin, part in zip(begins, parts, strict=True))
-    return views.see(view.record, view.site, sentence=view.sentence, view=view.view, rows=rows, columns=columns)

@@ -1,8 +1,7 @@
 """Bars of a model's output: next words, words for a blank, labels, prediction per step, and changes of the output."""
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
-from functools import cached_property, partial
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,15 @@ import pandas as pd
 
 from attnviz import analysis
 from attnviz.analysis import NextWord, sentences, tables
-from attnviz.analysis.sentences import NO_BLANK, OTHER_WORDS, quoted_token
+from attnviz.analysis.lens import stages
+from attnviz.analysis.sentences import NO_BLANK, OTHER_WORDS, quoted, quoted_token
 from attnviz.charts.axes import short
 from attnviz.charts.bars import Bars, Column
 from attnviz.core.amounts import percent
 from attnviz.core.display import label_text, visible_text
 from attnviz.core.record import Record
-from attnviz.figures.base import Figure, FigureFacts, number_arrays, text_array
+from attnviz.figures.base import FigureFacts, figure, number_arrays, text_array
+from attnviz.figures.forms import BarChart
 
 LONG, SHORT, LENGTH = 24, 60, 150
 """Characters of a name above which all bars of the figure are short; pixels of the longest bar, short and otherwise."""
@@ -32,189 +33,157 @@ ONE_LABEL = "the model gives one number: the logistic function of it is drawn"
 MOVED = "how far each token's output vector moved, as a share of its length"
 
 
-@dataclass(frozen=True, eq=False)
-class PredictionFigure(Figure):
-    """Figure of a model's predictions, compared with a run `before` a change, if there is one.
-
-    Attributes:
-        sentence: number of the sentence in the batch.
-
-    Raises:
-        InputError: if the model has no predictions of this kind there.
-    """
-
-    record: Record
-    _: KW_ONLY
-    before: Record | None = None
-    sentence: int = 0
-
-    def __post_init__(self):
-        self.predicted  # noqa: B018 (what is not predicted is refused at once)
-
-    @property
-    def _options(self) -> dict[str, Any]:
-        return {"before": self.before, "sentence": self.sentence}
-
-
-class ProbabilityBars(PredictionFigure):
-    """Base class of bars of the probabilities of words or classes, with hollow bars for those before a change."""
-
-    def _ranked_facts(self, ranked: Sequence[NextWord], name: str, numbers: str, **facts: Any) -> FigureFacts:
-        """Return the facts; `name` and `numbers` are the names of the arrays of words and of probabilities."""
-        before = [word.before for word in ranked if word.before is not None]
-        arrays = {name: text_array([word.word for word in ranked])}
-        arrays[numbers] = np.array([word.probability for word in ranked], float)
-        if before:
-            arrays[f"{numbers}_before"] = np.array(before, float)
-        return FigureFacts(arrays=arrays, **facts)
-
-    def _bars(self, ranked: Sequence[NextWord], *notes: str, others: bool = False, name_of: Any = short) -> Bars:
-        """Draw the bars; with a run before, sort by the larger probability and drop words that are below LEAST in both.
-
-        Args:
-            others: whether a last bar shows the remaining probability.
-            name_of: function that shortens a word.
-        """
-        texts, quiet, longest, first = [], [], 1.0, "" if ranked else NO_NUMBERS
-        if is_changed := any(word.before is not None for word in ranked):
-            ranked = sorted(ranked, key=lambda word: np.nan_to_num([word.probability, word.before]).max(), reverse=True)
-            ranked = [word for word in ranked if not (word.probability < LEAST and word.before < LEAST)] or ranked
-            rest = 1 - sum(word.probability for word in ranked), 1 - sum(word.before for word in ranked)
-            if others and max(rest) >= LEAST:
-                quiet, ranked = [len(ranked)], [*ranked, NextWord(OTHERS, *rest)]
-            first, longest = HOLLOW, None
-            texts = [f"{percent(word.before)} → {percent(word.probability)}" for word in ranked]
-        names, before = [name_of(word.word) for word in ranked], [word.before for word in ranked] if is_changed else []
-        column = Column(texts, [word.probability for word in ranked], before, longest=longest)
-        length = SHORT if max(map(len, names), default=0) > LONG else LENGTH
-        above = self._header(first, *notes, beside_map=True)
-        return Bars(**above, names=names, columns=[column], quiet=quiet, length=length)
-
-
-@dataclass(frozen=True, eq=False)
-class NextWordBars(ProbabilityBars):
-    """Bars of the `count` most probable words after a position, or in place of a blank.
+@figure
+def next_word(
+    record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5, **style: Any
+) -> BarChart:
+    """Draw bars of the `count` most probable words after a position, or in place of a blank.
 
     With a run `before` a change, the words of both runs have bars, and hollow bars show the probability before. If that
     run had read other tokens up to this position, it is not drawn, and a note says so.
+
+    Raises:
+        InputError: if the model predicts no words there.
     """
-
-    position: int
-    _: KW_ONLY
-    count: int = 5
-
-    @property
-    def _options(self) -> dict[str, Any]:
-        return super()._options | {"count": self.count}
-
-    @cached_property
-    def predicted(self) -> tuple[NextWord, ...]:
-        return analysis.next_words(self.record, self.position, **self._options)
-
-    @property
-    def _prediction_name(self) -> tuple[str, str]:
-        """Kind of prediction and beginning of the title."""
-        if analysis.labels_tokens(self.record):
-            return "label", "Label of"
-        in_blank = "blank", "Most probable in place of"
-        return in_blank if analysis.fills_in(self.record) else ("next word", "Next word after")
-
-    def facts(self) -> FigureFacts:
-        called, beginning = self._prediction_name
-        token = analysis.token_at(self.record, self.position, sentence=self.sentence)
-        return self._ranked_facts(
-            self.predicted,
-            *("words", "probabilities"),
-            what=f"{beginning} {quoted_token(token, self.position)}",
-            subject=(f"{called} {self.position}",),
-            table=partial(tables.next_word_table, self.record, self.position, **self._options),
-            words=partial(sentences.next_word, self.record, self.position, **self._options),
-        )
-
-    def draw(self) -> Bars:
-        same = not self.before or analysis.read_alike(self.before, self.record, self.position, sentence=self.sentence)
-        return self._bars(self.predicted, "" if same else OTHER_WORDS, others=True)
+    options = {"before": before, "sentence": sentence, "count": count}
+    ranked = analysis.next_words(record, position, **options)
+    token = quoted_token(analysis.token_at(record, position, sentence=sentence), position)
+    kind, beginning = "next word", "Next word after"
+    if analysis.labels_tokens(record):
+        kind, beginning = "label", "Label of"
+    elif analysis.fills_in(record):
+        kind, beginning = "blank", "Most probable in place of"
+    same = not before or analysis.read_alike(before, record, position, sentence=sentence)
+    facts = FigureFacts(
+        what=f"{beginning} {token}",
+        origin="file",
+        subject=(f"{kind} {position}",),
+        table=partial(tables.next_word_table, record, position, **options),
+        words=partial(sentences.next_word, record, position, **options),
+        arrays=_ranked_arrays(ranked, "words", "probabilities"),
+    )
+    bars = _ranked_bars(ranked, "" if same else OTHER_WORDS, others=True)
+    return BarChart(facts=facts, bars=bars, record=record, sentence=sentence, **style)
 
 
-@dataclass(frozen=True, eq=False)
-class LabelBars(ProbabilityBars):
-    """Bars of the probability of each class of a sentence, with hollow bars for the probability `before` a change.
+@figure
+def lens_words(
+    record: Record, position: int, *, stage: int = -1, sentence: int = 0, count: int = 5, **style: Any
+) -> BarChart:
+    """Draw bars of the most probable words in one cell of the logit lens.
+
+    Args:
+        stage: 0 for the embedding, i for after i layers; the last is the prediction.
+    """
+    ranked, name = analysis.lens_words(record, stage, position, sentence=sentence, count=count), stages(record)[stage]
+    token = quoted_token(analysis.token_at(record, position, sentence=sentence), position)
+    words = [(word.word, word.probability) for word in ranked]
+    what = f"Logit lens after {name}: next word after {token}"
+    facts = FigureFacts(
+        what=what,
+        origin="file",
+        subject=(f"lens {name} {position}",),
+        table=pd.DataFrame(words, columns=["word", "probability"]),
+        words=f"{what}: {', '.join(f'{quoted(word)} {percent(probability)}' for word, probability in words)}.",
+        arrays=_ranked_arrays(ranked, "words", "probabilities"),
+    )
+    bars = _ranked_bars(ranked, others=True)
+    return BarChart(facts=facts, bars=bars, record=record, sentence=sentence, **style)
+
+
+@figure
+def labels(record: Record, *, before: Record | None = None, sentence: int = 0, **style: Any) -> BarChart:
+    """Draw bars of the probability of each class of a sentence, with hollow bars for the probability before a change.
 
     A regression has a number without a bar for each output.
+
+    Raises:
+        InputError: if the model does not classify texts.
     """
-
-    @cached_property
-    def predicted(self) -> tuple[NextWord, ...]:
-        """Classes with their probabilities, or outputs of a regression with their numbers."""
-        return analysis.labels(self.record, **self._options)
-
-    def facts(self) -> FigureFacts:
-        name, numbers = ("number", "numbers") if analysis.is_number(self.record) else ("labels", "probabilities")
-        what = "picture" if self.record.sentences[self.sentence].pictures else "sentence"
-        return self._ranked_facts(
-            self.predicted,
-            *("labels", numbers),
-            what=f"{name.capitalize()} of the {what}",
-            subject=(name,),
-            table=partial(tables.labels_table, self.record, **self._options),
-            words=partial(sentences.labels, self.record, **self._options),
-        )
-
-    def draw(self) -> Bars:
-        labels, count = self.predicted, len(self.predicted)
-        if analysis.is_number(self.record):
-            both = [
-                [label.probability] if self.before is None else [label.before, label.probability] for label in labels
-            ]
-            texts = [" → ".join(sentences.label_value(self.record, number) for number in pair) for pair in both]
-            names = [short(label.word) for label in labels]
-            return Bars(**self._header(beside_map=True), names=names, columns=[Column(texts)])
+    options, is_number = {"before": before, "sentence": sentence}, analysis.is_number(record)
+    ranked, (name, numbers) = analysis.labels(record, **options), ("labels", "probabilities")
+    count = len(ranked)
+    if is_number:
+        name, numbers = "number", "numbers"
+        both = [[label.probability] if before is None else [label.before, label.probability] for label in ranked]
+        texts = [" → ".join(sentences.label_value(record, number) for number in pair) for pair in both]
+        bars = Bars(names=[short(label.word) for label in ranked], columns=[Column(texts)])
+    else:
         left_out = f"the {MOST_LABELS} most probable of {count:,} labels" if count > MOST_LABELS else ""
-        several = SEVERAL if self.record.label_kind == "several" else ""
-        return self._bars(labels[:MOST_LABELS], left_out, ONE_LABEL if count == 1 else "", several, name_of=label_text)
+        notes = left_out, ONE_LABEL if count == 1 else "", SEVERAL if record.label_kind == "several" else ""
+        bars = _ranked_bars(ranked[:MOST_LABELS], *notes, name_of=label_text)
+    facts = FigureFacts(
+        what=f"{name.capitalize()} of the {'picture' if record.sentences[sentence].pictures else 'sentence'}",
+        origin="file",
+        subject=(name,),
+        table=partial(tables.labels_table, record, **options),
+        words=partial(sentences.labels, record, **options),
+        arrays=_ranked_arrays(ranked, "labels", numbers),
+    )
+    return BarChart(facts=facts, bars=bars, record=record, sentence=sentence, **style)
 
 
-@dataclass(frozen=True, eq=False)
-class OutputChange(Figure):
-    """Bars of the relative change of each token's output vector, ||after - before|| / ||before||."""
+def _ranked_arrays(ranked: Sequence[NextWord], name: str, numbers: str) -> dict[str, np.ndarray]:
+    """Return words or classes, under `name`, and their probabilities or numbers, also those before a change."""
+    arrays = {name: text_array([word.word for word in ranked])}
+    arrays[numbers] = np.array([word.probability for word in ranked], float)
+    before = [word.before for word in ranked if word.before is not None]
+    return arrays | ({f"{numbers}_before": np.array(before, float)} if before else {})
 
-    before: Record
-    after: Record
-    _: KW_ONLY
-    sentence: int = 0
 
-    def __post_init__(self):
-        self.moved  # noqa: B018 (runs that cannot be compared are refused at once)
+def _ranked_bars(
+    ranked: Sequence[NextWord], *notes: str, others: bool = False, name_of: Callable[[str], str] = short
+) -> Bars:
+    """Draw the bars; with a run before, sort by the larger probability and drop words that are below LEAST in both.
 
-    @property
-    def record(self) -> Record:
-        return self.after
+    Args:
+        others: whether a last bar shows the remaining probability.
+        name_of: function that shortens a word.
+    """
+    texts, quiet, longest, first = [], [], 1.0, "" if ranked else NO_NUMBERS
+    if is_changed := any(word.before is not None for word in ranked):
+        ranked = sorted(ranked, key=lambda word: np.nan_to_num([word.probability, word.before]).max(), reverse=True)
+        ranked = [word for word in ranked if not (word.probability < LEAST and word.before < LEAST)] or ranked
+        rest = 1 - sum(word.probability for word in ranked), 1 - sum(word.before for word in ranked)
+        if others and max(rest) >= LEAST:
+            quiet, ranked = [len(ranked)], [*ranked, NextWord(OTHERS, *rest)]
+        first, longest = HOLLOW, None
+        texts = [f"{percent(word.before)} → {percent(word.probability)}" for word in ranked]
+    names, before = [name_of(word.word) for word in ranked], [word.before for word in ranked] if is_changed else []
+    column = Column(texts, [word.probability for word in ranked], before, longest=longest)
+    length = SHORT if max(map(len, names), default=0) > LONG else LENGTH
+    return Bars(lines=[first, *notes], names=names, columns=[column], quiet=quiet, length=length)
 
-    @cached_property
-    def moved(self) -> np.ndarray:
-        return analysis.output_change(self.before, self.after, self.sentence).numpy()
 
-    def facts(self) -> FigureFacts:
-        return FigureFacts(
-            what="Change of the output, compared with the original model",
-            subject=("change",),
-            table=partial(tables.change_table, self.before, self.after, sentence=self.sentence),
-            words=partial(sentences.change, self.moved, self.after.read[self.sentence].labels[: len(self.moved)]),
-        )
+@figure
+def change(before: Record, after: Record, *, sentence: int = 0, **style: Any) -> BarChart:
+    """Draw bars of the relative change of each token's output vector, ||after - before|| / ||before||.
 
-    def draw(self) -> Bars:
-        every, tokens = self.moved, self.after.read[self.sentence].tokens
-        order = np.argsort(-np.nan_to_num(every, nan=np.inf, posinf=np.inf), kind="stable")
-        indices = sorted(order[:MOST_BARS].tolist())  # NaN counts as the largest: it must not be missed
-        left_out = f"the {len(indices)} of {len(every)} tokens that moved most" if len(indices) < len(every) else ""
-        unchanged = "" if self.on_screen or self.after.edits.in_words() else "changed: nothing"
-        return Bars(
-            **self._header(MOVED, left_out, unchanged, beside_map=True),
-            names=[short(tokens[i].text) for i in indices],
-            columns=[Column(values=every[indices].tolist())],
-            length=240,
-            quiet=[row for row, i in enumerate(indices) if tokens[i].special],
-        )
+    Raises:
+        InputError: if the runs cannot be compared.
+    """
+    moved, read = analysis.output_change(before, after, sentence).numpy(), after.read[sentence]
+    order = np.argsort(-np.nan_to_num(moved, nan=np.inf, posinf=np.inf), kind="stable")
+    indices = sorted(order[:MOST_BARS].tolist())  # NaN counts as the largest: it must not be missed
+    facts = FigureFacts(
+        what="Change of the output, compared with the original model",
+        more=() if after.edits.in_words() else ["changed: nothing"],
+        origin="file",
+        subject=("change",),
+        table=partial(tables.change_table, before, after, sentence=sentence),
+        words=partial(sentences.change, moved, read.labels[: len(moved)]),
+    )
+    bars = Bars(
+        lines=[
+            MOVED,
+            f"the {len(indices)} of {len(moved)} tokens that moved most" if len(indices) < len(moved) else "",
+        ],
+        names=[short(read.tokens[i].text) for i in indices],
+        columns=[Column(values=moved[indices].tolist())],
+        length=240,
+        quiet=[row for row, i in enumerate(indices) if read.tokens[i].special],
+    )
+    return BarChart(facts=facts, bars=bars, record=after, sentence=sentence, **style)
 
 
 STEP_BAR, LONGEST, LONGEST_OF_TWO = 24, 12, 8
@@ -223,88 +192,80 @@ NOTHING = "–"
 """Mark for a position beyond the end of a run's text."""
 
 
-@dataclass(frozen=True, eq=False)
-class StepByStep(PredictionFigure):
+@figure
+def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0, **style: Any) -> BarChart:
     """Table of predictions, a row per position without padding: the token read, and the most probable word with a bar.
 
     A fill-in model has one row per blank. With a run `before` a change, rows whose prediction changed come first, as
     "le → les", with the probability of the predicted word in each run: a bar, and a hollow bar for the run before.
+
+    Raises:
+        InputError: if the model predicts no words.
     """
+    options = {"before": before, "sentence": sentence}
+    table, predicts = tables.step_by_step_table(record, **options), "writes" if record.targets else "expects"
+    what, reads = "Step by step", "reads"
+    if analysis.labels_tokens(record):
+        what, reads, predicts = "Labels of the tokens", "token", "label"
+    elif analysis.fills_in(record):
+        what, reads = "Blanks, filled in", "in place of"
+    texts = table.select_dtypes(exclude="number").fillna("")
+    facts = FigureFacts(
+        what=what,
+        origin="file",
+        subject=(what.partition(" of ")[0].partition(",")[0].lower(),),
+        table=table,
+        words=partial(sentences.step_by_step, record, **options),
+        arrays=number_arrays(table) | {name: text_array([*texts[name]]) for name in texts},
+    )
+    rows = _drawn_rows(table, is_compared=before is not None)
+    longest = LONGEST_OF_TWO if rows["differs"].any() else LONGEST
+    old = rows["word" if before is None else "word_before"]
+    predicted = [f"▸ {_format_change(*pair, longest)}" for pair in zip(old, rows["word"], strict=True)]
+    # hollow bars are drawn if a probability changed in percent, as written
+    has_hollow = bool(rows.filter(like="probability").map(percent).nunique(axis=1).gt(1).any())
+    hollow = rows["probability_before"].tolist() if has_hollow else ()
+    cut = analysis.cut(record, sentence=sentence)
+    lines = [f"the text was cut after {cut} tokens" if cut else "", *_row_notes(table, len(rows))]
+    bars = Bars(
+        lines=[*lines, HOLLOW if has_hollow else ""],
+        names=rows["position"].astype(str).tolist(),
+        columns=[
+            Column([visible_text(token, longest) for token in rows["token"]], name=reads),
+            Column(predicted, name=predicts),
+            Column((), rows["probability"].tolist(), hollow, longest=1.0),
+        ],
+        length=STEP_BAR,
+        quiet=range(len(rows)),
+        chosen=rows["differs"].to_numpy().nonzero()[0].tolist(),
+    )
+    return BarChart(facts=facts, bars=bars, record=record, sentence=sentence, **style)
 
-    @property
-    def predicted(self) -> pd.DataFrame:
-        return self.table
 
-    @property
-    def _titles(self) -> tuple[str, str, str]:
-        """Title, and captions of the columns of tokens and of predictions."""
-        if analysis.labels_tokens(self.record):
-            return "Labels of the tokens", "token", "label"
-        predicts = "writes" if self.record.targets else "expects"
-        if analysis.fills_in(self.record):
-            return "Blanks, filled in", "in place of", predicts
-        return "Step by step", "reads", predicts
+def _drawn_rows(table: pd.DataFrame, *, is_compared: bool) -> pd.DataFrame:
+    """Return the rows to draw: changed predictions first; of too many rows those whose probability changed most."""
+    table = table.assign(differs=False, token=table["token"].fillna(NOTHING))
+    if not is_compared:
+        return table.head(MOST_BARS)
+    now, old = table["word"].fillna(NOTHING), table["word_before"].fillna(NOTHING)
+    moved = (table["probability"] - table["probability_before"]).abs().fillna(0).where(now == old, 1.0)
+    most = moved.sort_values(ascending=False, kind="stable").index[:MOST_BARS]
+    table = table.assign(differs=now != old, word=now, word_before=old).loc[most]
+    return table.sort_values(["differs", "position"], ascending=[False, True])
 
-    def facts(self) -> FigureFacts:
-        what = self._titles[0]
-        return FigureFacts(
-            what=what,
-            subject=(what.partition(" of ")[0].partition(",")[0].lower(),),
-            table=partial(tables.step_by_step_table, self.record, **self._options),
-            words=partial(sentences.step_by_step, self.record, **self._options),
-            arrays=self._arrays,
-        )
 
-    def _arrays(self) -> dict[str, np.ndarray]:
-        texts = self.table.select_dtypes(exclude="number").fillna("")
-        return number_arrays(self.table) | {name: text_array([*texts[name]]) for name in texts}
-
-    @cached_property
-    def rows(self) -> pd.DataFrame:
-        """Rows to draw: changed predictions first; if there are too many, those whose probability changed most."""
-        table = self.table.assign(differs=False, token=self.table["token"].fillna(NOTHING))
-        if self.before is None:
-            return table.head(MOST_BARS)
-        now, old = table["word"].fillna(NOTHING), table["word_before"].fillna(NOTHING)
-        moved = (table["probability"] - table["probability_before"]).abs().fillna(0).where(now == old, 1.0)
-        most = moved.sort_values(ascending=False, kind="stable").index[:MOST_BARS]
-        table = table.assign(differs=now != old, word=now, word_before=old).loc[most]
-        return table.sort_values(["differs", "position"], ascending=[False, True])
-
-    def draw(self) -> Bars:
-        rows, before = self.rows, self.before is not None
-        longest = LONGEST_OF_TWO if rows["differs"].any() else LONGEST
-        old = rows["word_before" if before else "word"]
-        predicted = [f"▸ {_format_change(*pair, longest)}" for pair in zip(old, rows["word"], strict=True)]
-        # hollow bars are drawn if a probability changed in percent, as written
-        has_hollow = bool(rows.filter(like="probability").map(percent).nunique(axis=1).gt(1).any())
-        hollow = rows["probability_before"].tolist() if has_hollow else ()
-        _, reads, predicts = self._titles
-        return Bars(
-            **self._header(*self._notes(), HOLLOW if has_hollow else "", beside_map=True),
-            names=rows["position"].astype(str).tolist(),
-            columns=[
-                Column([visible_text(token, longest) for token in rows["token"]], name=reads),
-                Column(predicted, name=predicts),
-                Column((), rows["probability"].tolist(), hollow, longest=1.0),
-            ],
-            length=STEP_BAR,
-            quiet=range(len(rows)),
-            chosen=rows["differs"].to_numpy().nonzero()[0].tolist(),
-        )
-
-    def _notes(self) -> list[str]:
-        """Return notes on rows that are left out and on changed predictions."""
-        cut, count, num_drawn = analysis.cut(self.record, sentence=self.sentence), len(self.table), len(self.rows)
-        notes = [f"the text was cut after {cut} tokens" if cut else "", "" if count else NO_BLANK]
-        if num_drawn < count:
-            which = "the first {} of {} rows" if self.before is None else "the {} of {} rows that changed most"
-            notes.append(which.format(num_drawn, count))
-        if self.before is not None and count:
-            others = int(self.table["word"].fillna(NOTHING).ne(self.table["word_before"].fillna(NOTHING)).sum())
-            changed = f"another word than before: {others} of {count} rows, first"
-            notes.append(changed if others else "every word is as before the change")
-        return notes
+def _row_notes(table: pd.DataFrame, num_drawn: int) -> list[str]:
+    """Return notes on rows that are left out and on changed predictions."""
+    count, is_compared = len(table), "word_before" in table
+    notes = [] if count else [NO_BLANK]
+    if num_drawn < count:
+        which = "the {} of {} rows that changed most" if is_compared else "the first {} of {} rows"
+        notes.append(which.format(num_drawn, count))
+    if is_compared and count:
+        others = int(table["word"].fillna(NOTHING).ne(table["word_before"].fillna(NOTHING)).sum())
+        changed = f"another word than before: {others} of {count} rows, first"
+        notes.append(changed if others else "every word is as before the change")
+    return notes
 
 
 def _format_change(old: str, now: str, longest: int) -> str:

@@ -12,7 +12,6 @@ from PIL import Image
 from attnviz.analysis import Cells, pictured
 from attnviz.charts import marks, pixels
 from attnviz.charts.marks import Spec, heading, ramp_spec, text_width, title_spec
-from attnviz.charts.signs import Domain
 from attnviz.charts.theme import TEXT_SIZE, TINT, Theme
 from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
@@ -38,7 +37,6 @@ MOST_CHIPS, MOST_WORDS = 32, 200
 CLS = "[CLS]"
 LESS = ("", "sinks")
 WITHOUT_SINKS = f"without patches above {pictured.SINK:g} times the median mean weight; the rest in parts of their sum"
-NO_WEIGHT = "no patch gets weight"
 
 
 def on_grid(record: Record, site: Site) -> bool:
@@ -126,19 +124,6 @@ class PatchImage(TokenWeights):
         is_set_aside = self.less == "sinks" and np.isnan(self.weights[i])
         return "a sink, set aside" if is_set_aside else super().state(i)
 
-    @cached_property
-    def _largest_weight(self) -> float | None:
-        """Largest weight of a patch; None if no shaded token is a patch."""
-        is_patch = np.array([token.box is not None for token in self.ends[1].tokens], bool)
-        return float(np.nan_to_num(self.weights)[is_patch].max(initial=0.0)) if is_patch.any() else None
-
-    @cached_property
-    def scale(self) -> Domain:
-        """Color domain of the weights; the adaptive domain ends at the largest weight of a patch."""
-        if self.domain != "adapts" or self._largest_weight is None:
-            return super().scale
-        return Domain("adapts", self._largest_weight or 1.0)
-
     @property
     def token(self) -> str:
         return in_title(self.ends[0].labels[self.index])
@@ -151,7 +136,7 @@ class PatchImage(TokenWeights):
     @property
     def lines(self) -> list[str]:
         less = [WITHOUT_SINKS] if self.less else []
-        return [*less, *([NO_WEIGHT] if self._largest_weight == 0 else []), *super().lines]
+        return [*less, *(line.replace("between words", "of a patch") for line in super().lines)]
 
     @cached_property
     def _layout(self) -> list[tuple[list[Frame], list[dict], list[dict]]]:
@@ -163,7 +148,7 @@ class PatchImage(TokenWeights):
         for end in (1,) if self.one_text and not has_pixels else (1, 0):
             part, is_shaded, frames = self.ends[end], end == 1, frames_of(self._texts[end])
             number_of = {box: i for i, frame in enumerate(frames) for box in frame.boxes}
-            looks, bright = self.looks(part, self.colors, is_shaded=is_shaded), self.scale.shade(self.weights)
+            looks, bright = self.looks(part, self.colors, is_shaded=is_shaded), self.scale.ramp().shade(self.weights)
             patches, words, beside = [], [], [token for token in part.tokens if token.box is None]
             is_many = sum(token.special for token in beside) > MOST_CHIPS or len(beside) > MOST_WORDS
             is_many &= bool(frames)
@@ -192,12 +177,11 @@ class PatchImage(TokenWeights):
 
     def draw(self) -> Views:
         """Draw pictures of the chosen token's sentence and of the shaded tokens, each over its words."""
-        ramp, parts, names, layout = replace(self.scale.legend(self.colors), top=0.0), [], [], self._layout
-        if self._patch_sentence.pictures:
-            ramp = replace(ramp, colors=(self.colors.background, TINT))
+        ramp, parts, names, layout = replace(self.scale.ramp(), top=0.0), [], [], self._layout
+        colors = (self.colors.background, TINT) if self._patch_sentence.pictures else self.colors.ramp
         tables: dict[str, list[dict]] = {"pictures": [], "unread": []}
         for end, (frames, _, words) in zip((1, 0), layout, strict=False):
-            legend = [ramp_spec(ramp, {"orient": "bottom", "offset": 10})] if end else []
+            legend = [ramp_spec(ramp, colors, {"orient": "bottom", "offset": 10})] if end else []
             views = [_picture(frame, end, i, self.colors) for i, frame in enumerate(frames)]
             names += [f"cells_{end}_{i}" for i in range(len(frames))]
             if legend and not words:
@@ -219,7 +203,7 @@ class PatchImage(TokenWeights):
         params = [marks.click("cell", names, "query", "key", "rev")]
         width = 2 * SIDE if len(layout) > 1 and self.width is None else SIDE
         data = {
-            "meta": heading(self._heading, self.lines, width, self) | {"top": [self.scale.top]},
+            "meta": heading(self.heading_text, self.lines, width, self) | {"top": [self.scale.top]},
             "pictures": marks.columns(("end", "frame", "uri"), tables["pictures"]),
             "cells": marks.columns(
                 ("end", "frame", *PLACES[:4], "cover", *LOOKS), [row for side in layout for row in side[1]]

@@ -11,17 +11,17 @@ import pandas as pd
 from attnviz.analysis import BLOCKED, EMPTY, Cells, tables
 from attnviz.analysis.sentences import MOST_NAMED, OFF, blocked_by, named, predicting
 from attnviz.analysis.views import AttentionView, Groups
-from attnviz.charts import axes, grid, marks, pixels, signs
+from attnviz.charts import axes, marks, pixels, signs
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.marks import PHONE, LegendEntry, Spec, entry, heading, ramp_spec, signs_spec, text_width, title_spec
-from attnviz.charts.signs import MAY_ATTEND, NOT_A_NUMBER, POLICIES, Domain, colored, domain_of
+from attnviz.charts.signs import MAY_ATTEND, NOT_A_NUMBER, POLICIES, CellState, Domain, colored, domain_of
 from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme, gray_ramp
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, visible_text
 from attnviz.core.errors import InputError
 from attnviz.figures.base import FigureFacts, SiteFigure, Views, subtitles, text_array
 from attnviz.figures.head import called, heads_in_name
-from attnviz.figures.lines import window, window_notes
+from attnviz.figures.lines import window_notes
 
 MOST_TOKENS, FEW, LONGEST = 400, 40, 24
 """Most tokens drawn, most tokens with a weight under each, and most code points of a token."""
@@ -77,8 +77,8 @@ class TokenWeights(SiteFigure):
     @cached_property
     def window(self) -> AttentionView:
         """Part to draw: all tokens, or, if more than `most`, those around the chosen token and its largest weight."""
-        pins = frozenset({("query" if self.side == "from" else "key", self.position)})
-        return window(self.attention_view, self.head, None, pins, self.most)
+        pins = {"query" if self.side == "from" else "key": self.position}
+        return self.attention_view.around(self.head, None, pins, self.most)
 
     @property
     def ends(self) -> tuple[Groups, Groups]:
@@ -136,9 +136,10 @@ class TokenWeights(SiteFigure):
         span = [view.window] if view.window and len(notes) == len(view.notes) else []
         return [*subtitles(self.record, self), self.scale.ending, *notes, *span]
 
+    @property
     def facts(self) -> FigureFacts:
         return FigureFacts(
-            heading=f"Attention {self.side} {self.token} · {called(self.attention_view, self.head)}",
+            what=f"Attention {self.side} {self.token} · {called(self.attention_view, self.head)}",
             subject=(self.site, f"{heads_in_name(self.head)}-{self.kind}{self.side}-{self.position}"),
             table=self._table,
             words=self._in_words,
@@ -181,7 +182,7 @@ class TokenWeights(SiteFigure):
         """Build rows of the token table: colors, selection by a click and tooltip of each token of a part."""
         chosen, is_key = axes.names(self.ends[0])[self.index], is_shaded == (self.side == "from")
         is_query = (is_shaded and not self.one_text) != (self.side == "from")
-        shades, rows = self.scale.shade(np.nan_to_num(self.weights)), []
+        shades, rows = self.scale.ramp().shade(self.weights), []
         for i, (position, name) in enumerate(zip(part.starts.tolist(), axes.names(part), strict=True)):
             fill, ends, weight, state = colors.background, ["", name], "", ""
             if is_shaded:
@@ -220,7 +221,7 @@ class TextStrip(TokenWeights):
         where = {"orient": "bottom", "offset": 10}
         caption = {"x": marks.pixels_at(0), "y": marks.pixels_of("y"), "text": marks.field("text")}
         layers = [
-            ramp_spec(replace(self.scale.legend(self._colors), top=0.0), where),
+            ramp_spec(replace(self.scale.ramp(), top=0.0), self._colors.ramp, where),
             signs_spec(where),
             *word_layers("tokens", SIZE * self._larger, self._colors, "tokens"),
             marks.layer("captions", "text", caption, color=self.colors.quiet, align="left", baseline="middle"),
@@ -228,7 +229,7 @@ class TextStrip(TokenWeights):
         chart = {"layer": layers, "width": extent, "height": height, "resolve": marks.APART, "title": title_spec()}
         form = marks.whole(chart | {"params": [marks.click("cell", ["tokens"], "query", "key", "rev")]}, self._colors)
         data = {
-            "meta": heading(self._heading, self.lines, extent, self, PHONE) | {"top": [self.scale.top]},
+            "meta": heading(self.heading_text, self.lines, extent, self, PHONE) | {"top": [self.scale.top]},
             "tokens": marks.columns((*PLACES, *LOOKS), tokens),
             "captions": marks.columns(("y", "text"), captions),
             "legend": entry(self._legend),
@@ -285,11 +286,10 @@ class TextStrip(TokenWeights):
     def _legend(self) -> list[LegendEntry]:
         """Legend lines for tokens without a weight."""
         colors, states = self._colors, {self.state(i): i for i in np.flatnonzero(~self.colored).tolist()}
-        frame, dash = (grid.FRAME, colors.warning), (signs.DASH, colors.hatch)
-        looks = {text: frame if np.isnan(self.weights[i]) else dash for text, i in states.items()}
-        entries = [LegendEntry(text, *look, colors.blocked) for text, look in looks.items()]
-        more = len(entries) - signs.MOST_RULES
-        return entries if more <= 0 else [*entries[: signs.MOST_RULES], signs.rest(more, colors)]
+        looks = [(text, "frame" if np.isnan(self.weights[i]) else "dash") for text, i in states.items()]
+        entries = signs.legend([CellState(text, "blocked", sign) for text, sign in looks[: signs.MOST_RULES]], colors)
+        more = len(looks) - signs.MOST_RULES
+        return [*entries, *([signs.rest(more, colors)] if more > 0 else [])]
 
 
 def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:

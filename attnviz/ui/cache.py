@@ -21,7 +21,6 @@ from attnviz.analysis.align import AlignedPair, Side
 from attnviz.analysis.heads import head_metrics as head_metrics_of
 from attnviz.analysis.relevance import WordLogit
 from attnviz.charts.marks import Table
-from attnviz.charts.readout import CellNumbers
 from attnviz.core import progress
 from attnviz.core.cache import BoundedCache
 from attnviz.core.edits import Site
@@ -35,7 +34,8 @@ from attnviz.figures.attribution import Traced
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate
 from attnviz.sources.saved import Saved
-from attnviz.ui import budget, cores, runs
+from attnviz.ui import budget, cores, readout, runs
+from attnviz.ui.readout import CellNumbers
 
 P, R = ParamSpec("P"), TypeVar("R")
 
@@ -366,7 +366,7 @@ class Screen(NamedTuple):
         cells = next(filter(None, data["read"]))
         address = f"cells/{cells.name}.json"
         cells = CELLS.setdefault(address, cells)
-        return cls(spec, pa.table(data | {"read": [readout and address for readout in data["read"]]}), cells)
+        return cls(spec, pa.table(data | {"read": [part and address for part in data["read"]]}), cells)
 
 
 def _bytes(table: Table | bytes) -> bytes:
@@ -389,8 +389,8 @@ def screen(figure: Figure) -> Screen:
     key = _figure_key(figure)
 
     def make() -> Screen:
-        rendered = Screen.of(*figure.screen)
-        if figure.cost is not None:  # the description, too, needs the tiles of the whole map, which are cached now
+        rendered = Screen.of(*readout.screen(figure))
+        if figure.cost is not None:  # the description also needs the whole map, and is cheap once its tiles are there
             description(figure)
         return rendered
 
@@ -403,5 +403,5 @@ def description(figure: Figure) -> str:
 
 
 def _figure_key(figure: Figure) -> tuple:
-    values = ((field.name, getattr(figure, field.name)) for field in fields(figure) if field.name != "cost")
-    return (type(figure), *(_key_part(value) for _, value in values))
+    first, named = figure.arguments
+    return _key(figure.maker, first, {name: value for name, value in named.items() if name != "cost"})

@@ -22,7 +22,6 @@ def picture(
     select: str = "",
     on_click: Callable[[dict], None] | None = None,
     on_escape: Callable[[], None] | None = None,
-    on_zoom: Callable[[dict], None] | None = None,
     on_drag: Callable[[dict], None] | None = None,
 ) -> None:
     """Draw a figure in its own frame, or its progress while the figure takes long.
@@ -32,7 +31,6 @@ def picture(
         select: name of the selection in the chart.
         on_click: function to call with the fields of the clicked mark, once for each click.
         on_escape: function to call when Escape clears the selection.
-        on_zoom: function to call with the part of a large map that a drag or the mouse wheel selects.
         on_drag: function to call with the ranges of a drag on a grid that can be painted, {"row": [1.2, 3.4],
             "column": ...}, and with {} at the end of the drag.
     """
@@ -46,15 +44,11 @@ def picture(
     except (TooLong, Busy) as error:
         note(str(error), "notice")
         return
-    zooms = on_zoom is not None and "marks" in screen.spec
     name = f"{key} {'pixels' if 'marks' in screen.spec else 'marks'}"
 
     def report() -> None:
         """Pass what the browser reports, such as a click, to the matching function."""
         selection = streamlit_internals.peek(name)["selection"]
-        if (part := selection.get("zoom")) and clicked(key, part[0]):
-            on_zoom(part[0])
-            return
         points = selection.get(select)
         point = points[0] if isinstance(points, list) and points else points
         if on_drag:
@@ -65,8 +59,6 @@ def picture(
             on_escape()
 
     modes = [select]
-    if zooms:
-        modes.append("zoom")
     if on_drag and "marks" not in screen.spec:
         modes.append("drag")
     events = {"on_select": report, "selection_mode": modes} if on_click else {}

@@ -132,7 +132,7 @@ def keep_main() -> None:
 def warm() -> None:
     """Import and draw the first page, and start the processes that export pictures and compile large maps."""
     from attnviz import export
-    from attnviz.charts import readout
+    from attnviz.ui import readout
 
     draw_first()
     export.warm()
@@ -145,7 +145,7 @@ def draw_first() -> None:
     from attnviz.core import request
     from attnviz.core.edits import Edits
     from attnviz.core.masks import Subsequent
-    from attnviz.ui import budget, cache, cores, main
+    from attnviz.ui import budget, cache, cores, main, readout
 
     cores.settle()
     with suppress(AttnvizError):  # each page says what is wrong with the budget
@@ -158,4 +158,4 @@ def draw_first() -> None:
     after = cache.record(source, replace(first_request, edits=Edits(Subsequent())))
     for run in (before, after):
         for figure in (figures.heads(run, site, focused=head, paired=True), figures.head(run, site, head)):
-            figure.screen  # noqa: B018 (its form is built now, and kept for all)
+            readout.screen(figure)  # its form is built now, and kept for all

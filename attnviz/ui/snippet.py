@@ -20,7 +20,7 @@ from attnviz.figures import Figure
 from attnviz.sources.base import Source
 from attnviz.ui import cache, pictures
 
-OF_SCREEN = ("rev", "brush", "width", "zooms", "window", "paired", "explained", "on_screen", "cost", "beside")
+OF_SCREEN = ("rev", "brush", "width", "window", "paired", "explained", "on_screen", "cost", "beside")
 """Arguments of figures that only the page needs."""
 
 
@@ -32,7 +32,7 @@ def python(figure: Figure) -> str:
     """Write code that makes a figure and saves it; empty if an argument of the figure cannot be written as code."""
     snippet = _Snippet()
     first, named = figure.arguments
-    name = next((name for name in figures.__all__ if getattr(figures, name) is type(figure)), "")
+    name = next((name for name in figures.__all__ if getattr(figures, name) is figure.maker), "")
     named = {name: value for name, value in named.items() if name not in OF_SCREEN}
     try:
         code = snippet.call(f"attnviz.figures.{name}", first, named)

@@ -1,4 +1,4 @@
-"""Zoom in a large map: a drag selects a part, breadcrumbs lead back to larger parts, and *Find* goes to a phrase."""
+"""Zoom in a large map: *Zoom in* shows a part, breadcrumbs lead back to larger parts, and *Find* goes to a phrase."""
 
 import re
 
@@ -18,16 +18,6 @@ MOST_PLACES = 6
 """Maximum number of occurrences of a phrase that are listed."""
 AROUND = 24
 """Characters of context before and after an occurrence."""
-
-
-def into(point: dict) -> None:
-    """Zoom into the part that a drag or the mouse wheel selected, or zoom out by one level."""
-    if point.get("out"):
-        put(zoom=now()["zoom"][:-1])
-        return
-    window = tuple(int(point[end]) for end in ("top", "bottom", "left", "right"))
-    if window not in now()["zoom"]:
-        put(zoom=(*now()["zoom"], window)[-DEEPEST:])
 
 
 def crumbs(context: Context) -> None:
@@ -58,15 +48,17 @@ def _zoom_in(context: Context) -> None:
     sizes = [*map(len, context.tokens)]
     top, bottom, left, right = now()["zoom"][-1] if now()["zoom"] else (0, sizes[0] - 1, 0, sizes[1] - 1)
     center = context.cell or ((top + bottom) // 2, (left + right) // 2)
-    spans = [max(RECTANGLES, bottom - top + 1) // 2, max(RECTANGLES, right - left + 1) // 2]
-    into(_part_around(center, spans, sizes))
+    spans = [max(RECTANGLES, last - first + 1) // 2 for first, last in ((top, bottom), (left, right))]
+    window = _part_around(center, spans, sizes)
+    if window not in now()["zoom"]:
+        put(zoom=(*now()["zoom"], window)[-DEEPEST:])
 
 
-def _part_around(cell: tuple[int, int], spans: list[int], sizes: list[int]) -> dict:
-    """Return the part of the map with `spans` rows and columns around a cell, in the form that a drag reports."""
-    top, left = (max(0, min(cell[axis] - spans[axis] // 2, sizes[axis] - spans[axis])) for axis in (0, 1))
-    bottom, right = min(sizes[0], top + spans[0]) - 1, min(sizes[1], left + spans[1]) - 1
-    return {"top": top, "bottom": bottom, "left": left, "right": right}
+def _part_around(cell: tuple[int, int], spans: list[int], sizes: list[int]) -> tuple[int, int, int, int]:
+    """Return the first and last row and the first and last column of a part around a cell."""
+    firsts = [max(0, min(place - span // 2, size - span)) for place, span, size in zip(cell, spans, sizes, strict=True)]
+    lasts = [min(size, first + span) - 1 for first, span, size in zip(firsts, spans, sizes, strict=True)]
+    return firsts[0], lasts[0], firsts[1], lasts[1]
 
 
 def _find(context: Context) -> None:
@@ -100,4 +92,4 @@ def _go(context: Context, side: int, position: int) -> None:
         weights = analysis.strongest(step, context.head, sentence=context.sentence, columns=span)[0]
         cell = int(weights.argmax()), position
     part = _part_around(cell, [RECTANGLES, RECTANGLES], [*map(len, context.tokens)])
-    change(lambda choices: choices.put(cell=cell, zoom=(tuple(part.values()),)))
+    change(lambda choices: choices.put(cell=cell, zoom=(part,)))

@@ -130,7 +130,7 @@ def test_words_and_numbers_of_a_long_comparison_are_those_of_a_short_one(monkeyp
     table = tables.comparison_table(long)
 
     assert long.tile == 4
-    assert long.most_cell == cell
+    assert long.most_cell == long.largest_in(cell[0] // 4, cell[1] // 4, 4) == cell
     assert sentences.compared(long) == said
     assert len(table) == 33
     assert "the 3 of each query that differ most" in table.attrs["note"]

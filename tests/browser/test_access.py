@@ -35,8 +35,8 @@ PARTS = {
 }
 SCREENS = ((1440, "light"), (390, "dark"), (1440, "dark"), (390, "light"))
 TOP = "all => Math.min(...all.filter(one => one.checkVisibility()).map(one => one.getBoundingClientRect().top))"
-SEEN_FIRST = ".st-key-first .marks, [class*=st-key-picture] .marks, .verdict"
-"""Selector of the main content of a page: its picture, or the answer of a check."""
+SEEN_FIRST = ".st-key-first .marks, [class*=st-key-picture] .marks, .verdict, table"
+"""Selector of the main content of a page: its picture, the numbers of a chapter, or the answer of a check."""
 
 
 @pytest.mark.parametrize("states", [PAGES, pytest.param(PARTS, marks=pytest.mark.sweep)], ids=["pages", "parts"])

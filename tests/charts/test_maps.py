@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -112,6 +113,19 @@ def test_nan_and_minus_infinity_have_signs_of_their_own():
     assert len({cell["path"] for cell in cells}) == 3
     assert {"NaN: not a number", "score: minus infinity"} <= set(legend(chart))
     json.dumps(chart.to_dict(), allow_nan=False)
+
+
+def test_numbers_of_both_signs_have_a_diverging_scale():
+    """Around 0 and up to the largest, whatever rows sum to."""
+    numbers, kinds = np.array([[0.5, -2.0], [0.0, 3.0]]), (signs.CellState("weight", "ramp", legend=""),)
+    form = {"weights": numbers, "scale": "diverging"}
+    figure = figures.states("Linear attention", np.zeros((2, 2), int), kinds, "ab", "ab", **form)
+    colors = replace(LIGHT, ramp=LIGHT.diverging)
+
+    grounds = [cell["ground"] for cell in data(figure.chart, "cells")]
+    assert grounds == [color_at((number / 3 + 1) / 2, colors) for number in numbers.ravel().tolist()]
+    assert data(figure.chart, "meta")[0]["top"] == 3
+    assert not notes(figure.chart)
 
 
 def test_row_sums_flag_what_is_not_one():

@@ -1,4 +1,4 @@
-"""Tables of numbers as maps that know of each other: stages, the rail, a row in full, the spread."""
+"""Tables of numbers as maps that know of each other: stages, the rail, a row in full."""
 
 import json
 from dataclasses import replace
@@ -19,6 +19,7 @@ from attnviz.core.amounts import digits, in_cell
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Subsequent
 from attnviz.figures.steps import number_grid
+from attnviz.ui import readout
 
 WORDS = ["The", "cat", "sat", "down"]
 
@@ -50,7 +51,7 @@ def cells(figure, name, table=0):
 @given(st.floats(-1, 1))
 def test_opposite_numbers_stand_at_opposite_places(value):
     """0 stands in the middle of a scale of both signs."""
-    shade = matrix_of([[value, -value, 0.0]]).shade[0]
+    shade = matrix_of([[value, -value, 0.0]]).squares.shade[0]
 
     assert shade[0] + shade[1] == pytest.approx(1)
     assert shade[2] == 0.5
@@ -99,7 +100,7 @@ def test_a_stage_has_its_tokens_and_its_numbers_in_its_cells(cat):
 
 def test_tables_that_share_an_axis_know_of_each_other(cat):
     """q and k have the same dimensions: their cells have the same number in the field that is pointed at."""
-    figure = figures.stage(cat, SITE, 1, stage := figures.neurons(steps.row(cat, SITE, 1, 2), 4), stage.matrices)
+    figure = figures.stage(cat, SITE, 1, stage := steps.products_stage(steps.row(cat, SITE, 1, 2), 4), stage.matrices)
     pointed = next(param for param in written(figure.chart)["params"] if param["name"] == "pointed")
 
     assert pointed["select"]["fields"] == ["d_k", "key"]
@@ -132,7 +133,7 @@ def test_the_number_of_the_selected_cell_says_whose_it_is():
 def test_a_row_in_full_shows_every_step_that_the_call_has():
     record = record_of(WORDS, edits=Edits(Subsequent(), temperature=0.5, softcap=4.0))
     row = steps.row(record, SITE, 1, 2)
-    stage = figures.row(row, record.step(SITE))
+    stage = steps.row_stage(row, record.step(SITE))
     figure = figures.stage(record, SITE, 1, stage, stage.matrices, selected=(2, 1))
 
     names = [matrix.name for matrix in stage.matrices]
@@ -146,7 +147,7 @@ def test_a_row_in_full_shows_every_step_that_the_call_has():
 def test_a_browser_draws_every_table_that_it_is_given():
     """It refuses to replace one that nothing draws."""
     record = record_of(WORDS, edits=Edits(Subsequent()))
-    row = figures.row(steps.row(record, SITE, 1, 2), record.step(SITE))
+    row = steps.row_stage(steps.row(record, SITE, 1, 2), record.step(SITE))
     both = align.beside(align.Side(record, SITE, 0), align.Side(record, SITE, 1))
     drawn = [
         figures.chain(record, SITE, 1, stages_of(record)),
@@ -157,7 +158,7 @@ def test_a_browser_draws_every_table_that_it_is_given():
         figures.heads(record, SITE),
     ]
 
-    for spec, _ in (figure.screen for figure in drawn):
+    for spec, _ in map(readout.screen, drawn):
         parts = json.dumps({name: part for name, part in spec.items() if name != "datasets"})
 
         assert [name for name in spec["datasets"] if f'"name": "{name}"' not in parts] == []

@@ -19,14 +19,14 @@ from hypothesis.extra.numpy import arrays
 from pictures import SITE, record_of
 
 from attnviz import figures
-from attnviz.charts import readout
-from attnviz.charts.grid import Number
-from attnviz.charts.readout import FORMATS, number_of
+from attnviz.charts.pixels import Number
 from attnviz.core.masks import And, Not, Or, Prefix, Random, Strided, Subsequent, Window
+from attnviz.ui import readout
+from attnviz.ui.readout import FORMATS, number_of
 
 
 def screen(drawn):
-    spec, table = readout.screen(drawn)
+    spec, table = readout.vega(drawn)
     return spec, pd.DataFrame(table, dtype=object)
 
 
@@ -49,8 +49,8 @@ def read(drawn):
         name: np.array([struct.unpack(">f", bytes.fromhex(one)) for one in pieces(digits, drawn)])
         for name, digits in cells.items()
     }
-    return sayings[np.array(codes).reshape(drawn.states.shape)], {
-        name: values.reshape(drawn.states.shape) for name, values in numbers.items()
+    return sayings[np.array(codes).reshape(drawn.squares.states.shape)], {
+        name: values.reshape(drawn.squares.states.shape) for name, values in numbers.items()
     }
 
 
@@ -62,7 +62,7 @@ def map_of(table):
 
 def pieces(digits, drawn):
     """The equal parts of the digits of all cells, one for each, row by row."""
-    long, rest = divmod(len(digits), drawn.states.size)
+    long, rest = divmod(len(digits), drawn.squares.states.size)
     assert not rest
     return [digits[i : i + long] for i in range(0, len(digits), long)]
 
@@ -108,11 +108,14 @@ def test_numbers_travel_to_their_last_bit(values):
     """Infinite ones, those that are none, and those that are next to nothing among them."""
     drawn = mask_of(Subsequent(), ["w"] * 33, ["w"] * 35)
 
-    _, numbers = read(replace(drawn, numbers=[Number("weight", values, ".4f"), Number("score", -values, ".3f")]))
+    def numbers_of(*numbers):
+        return read(replace(drawn, squares=replace(drawn.squares, numbers=numbers)))[1]
+
+    numbers = numbers_of(Number("weight", values, ".4f"), Number("score", -values, ".3f"))
 
     np.testing.assert_array_equal(numbers["weight"].astype(np.float32), values)
     np.testing.assert_array_equal(numbers["score"].astype(np.float32), -values)
-    _, huge = read(replace(drawn, numbers=[Number("score", np.full(values.shape, 1e300), "")]))  # is not infinite
+    huge = numbers_of(Number("score", np.full(values.shape, 1e300), ""))  # is not infinite
     assert np.isfinite(huge["score"]).all()
 
 
@@ -194,7 +197,9 @@ def test_a_tile_tells_where_its_largest_weight_stands(length):
     _, table = screen(drawn)
     weights, tile = record.step(SITE).weights(0).numpy(), drawn.size.tile
 
-    offsets = np.array([int(one, 16) for one in pieces(map_of(table)["offset"], drawn)]).reshape(drawn.states.shape)
+    offsets = np.array([int(one, 16) for one in pieces(map_of(table)["offset"], drawn)]).reshape(
+        drawn.squares.states.shape
+    )
 
     for row in range(0, len(offsets), 97):
         for column in range(0, len(offsets), 89):

@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from attnviz import figures
-from attnviz.ui import cache, server
+from attnviz.ui import cache, readout, server
 
 
 def answered(path: str) -> bytes:
@@ -20,7 +20,8 @@ def answered(path: str) -> bytes:
 def test_what_is_read_of_cells_is_found_as_long_as_a_picture_of_them_is_kept():
     """At one address, whatever else the pictures show; from any page, and behind any path."""
     record = record_of(["w"] * 60)
-    first, other = (cache.Screen.of(*figures.head(record, SITE, 0, selected=cell).screen) for cell in (None, (2, 1)))
+    every = (readout.screen(figures.head(record, SITE, 0, selected=cell)) for cell in (None, (2, 1)))
+    first, other = (cache.Screen.of(*screen) for screen in every)
     (address,) = set(first.data["read"].to_pylist()) - {None}
     content = first.cells.json(address)
 

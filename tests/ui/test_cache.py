@@ -45,7 +45,7 @@ def looked_at(text: str) -> Record:
     record = cache.record(SOURCE, Request(lines, edits=Edits(heads_off=frozenset({(SITE, 1)}))))
     cache.head_metrics(record, 0)
     figure = figures.heads(record, SITE, sentence=0)
-    assert figure.screen
+    assert cache.screen(figure)
     assert figure.description
     return record
 

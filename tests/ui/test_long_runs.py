@@ -16,7 +16,7 @@ from attnviz.core.record import Record
 from attnviz.sources import estimate
 from attnviz.sources.scratch import Constructed
 from attnviz.studies import ablation
-from attnviz.ui import budget, cache, hosts, runs
+from attnviz.ui import budget, cache, hosts, readout, runs
 
 PATIENCE = 60
 """Seconds that a test waits for what must come."""
@@ -209,15 +209,16 @@ def costly(monkeypatch):
 
 def test_on_heads_the_map_is_there_before_all_others_are_and_says_how_far_they_are(costly, monkeypatch):
     """They can be canceled, and then they are asked for again; the map stays."""
-    go, began, thumbnails = Event(), Event(), figures.heads.screen.func
+    go, began, drawn = Event(), Event(), readout.screen
 
     def waits(figure):
-        began.set()
-        while not go.wait(0.01):
-            progress.tell(0.5)
-        return thumbnails(figure)
+        if isinstance(figure, figures.heads):
+            began.set()
+            while not go.wait(0.01):
+                progress.tell(0.5)
+        return drawn(figure)
 
-    monkeypatch.setattr(figures.heads, "screen", property(waits))
+    monkeypatch.setattr(readout, "screen", waits)
     monkeypatch.setattr(runs, "ANEW", 2.0)
     monkeypatch.setattr(estimate, "of_maps", lambda *args, **_: estimate.Estimate(7, float((*args, 1)[1] > 1), 0, 0, 4))
 

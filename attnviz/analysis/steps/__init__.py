@@ -10,4 +10,13 @@ from attnviz.analysis.steps.row import (
     measures,
     row,
 )
-from attnviz.analysis.steps.stages import KEYS, Matrix, Stage, chain
+from attnviz.analysis.steps.stages import (
+    KEYS,
+    Matrix,
+    Stage,
+    chain,
+    products_stage,
+    row_stage,
+    scale_text,
+    values_stage,
+)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.analysis.steps.row import FIRST, MOST_WIDTH, until, window_positions
+from attnviz.analysis.steps.row import FIRST, MOST_WIDTH, Row, until, window_positions
 from attnviz.core.amounts import counted, digits
 from attnviz.core.edits import Site
 from attnviz.core.record import Record, Step
@@ -372,3 +372,57 @@ def chain(
     unknown = READ_ONLY if record.read_only else NOT_TAKEN_APART
     missing = {"mask": NOT_USED["mask"]} if record.read_only else NOT_USED
     return tuple(stages.get(key) or call.stage(key, missing=missing.get(key, unknown)) for key in KEYS)
+
+
+def values_stage(row: Row, num_keys: int) -> Stage:
+    """Make a stage of the weighted values of one query and their sum."""
+    each = _key_table("weighted values (w ∘ V)", row.weighted_values, row, num_keys, "d_v")
+    total = _line("o, their sum over all keys", "d_v", row.output)
+    return Stage("weighted", "Weighted values", r"o = \sum_j w_j v_j", (), (), (each, total))
+
+
+def products_stage(row: Row, num_keys: int) -> Stage:
+    """Make a stage of one query, element by element: q, k and q ∘ k for every key and dimension."""
+    tables = [
+        _line("q", "d_k", row.query_vector),
+        _key_table("k", row.key_vectors, row, num_keys, "d_k"),
+        _key_table("q ∘ k", row.products, row, num_keys, "d_k"),
+        _key_table("q · k", row.sums, row, num_keys),
+        _key_table("weight", row.weights, row, num_keys),
+    ]
+    return Stage("neurons", "Element by element", r"q \cdot k = \sum_i q_i k_i", (), (), tuple(tables))
+
+
+def row_stage(worked: Row, step: Step) -> Stage:
+    """Make a stage of one query: for each step of this call, a table with a number for each key."""
+    scoring = step.scoring
+    steps = {
+        "q · k": worked.sums,
+        scale_text(step): worked.scaled,
+        "softcap": None if scoring.softcap is None else worked.capped,
+        "+ bias": worked.biased if scoring.bias else None,
+        f"/ {scoring.temperature:g}": None if scoring.temperature == 1 else worked.scores,
+        "mask": None if step.mask is None else worked.masked,
+        "− max": worked.shifted,
+        "exp": worked.exps,
+        "weight": worked.weights,
+    }
+    tables = [_key_table(name, part, worked, step.shape[3]) for name, part in steps.items() if part is not None]
+    totals = {"largest score": worked.maximum, "sum of exp": worked.sum_exps, "sum of weights": worked.row_sum}
+    changed = " · ".join(f"{name} {digits(value)}" for name, value in totals.items())
+    return Stage(f"query-{worked.query}", f"Query {worked.query} in full", "", (), (), tuple(tables), changed)
+
+
+def _key_table(name: str, numbers: Tensor, row: Row, num_keys: int, axis: str = "1") -> Matrix:
+    width = 1 if numbers.dim() == 1 else numbers.shape[1]
+    return Matrix(name, name, ("key", axis), (num_keys, width), row.keys, range(width), numbers.reshape(-1, width))
+
+
+def _line(name: str, axis: str, numbers: Tensor) -> Matrix:
+    return Matrix(name, name, ("1", axis), (1, len(numbers)), range(1), range(len(numbers)), numbers.unsqueeze(0))
+
+
+def scale_text(step: Step) -> str:
+    """Format the factor of q · k: "÷ √…" for 1/√d_k, otherwise the number."""
+    scale, d_k = step.scoring.scale, step.query.shape[-1]
+    return f"÷ √{d_k}" if math.isclose(scale, d_k**-0.5) else f"· {scale:.4g}"

@@ -51,7 +51,6 @@ def page(source: Source, request: Request) -> None:
             select="cell",
             on_click=_select(form) if FORMS[form].selects else None,
             on_escape=lambda: put(cell=None, pins=frozenset()),
-            on_zoom=zoom.into,
         )
         if form == "picture":
             _patch(context, figure.position)
@@ -130,7 +129,7 @@ def _figure(form: str, context: Context) -> Figure:
     }
     options = {name: value for name, value in values.items() if name in chosen.takes}
     if "rows" in chosen.takes:
-        options = options | context.window | {"cost": context.cost(**context.window), "zooms": True}
+        options = options | context.window | {"cost": context.cost(**context.window)}
     options["selected"] = cell if chosen.selects == CELL else context.cell
     head = (context.head, *now()["also"]) if "heads" in chosen.takes else context.head
     return chosen.figure(context.record, context.site, head, sentence=context.sentence, dark=context.dark, **options)

@@ -9,7 +9,7 @@ from attnviz import figures, lessons, link
 from attnviz.analysis import sentences, steps
 from attnviz.analysis.sentences import quoted_token
 from attnviz.api import model_text, named_model
-from attnviz.core.amounts import digits
+from attnviz.core.amounts import digits, percent
 from attnviz.core.masks import Subsequent
 from attnviz.core.request import Request
 from attnviz.lessons import LessonStep, peeking
@@ -203,7 +203,7 @@ def _row(context: Context) -> None:
     ]
     table(rows, ["key", "q · k", "weight"], numbers=(1, 2))
     quiet("The output of this row: the value of each word times its weight, and their sum in the last row.")
-    stage = figures.values(row, len(context.tokens[1]))
+    stage = steps.values_stage(row, len(context.tokens[1]))
     selected = row.query, int(row.weights.argmax())
     values = figures.stage(
         context.record, context.site, context.head, stage, stage.matrices, selected=selected, dark=context.dark
@@ -225,8 +225,10 @@ def _d_k(context: Context) -> None:
         ),
     ]
     table(rows, [f"500 random queries, dₖ = {d_k}", "q·k as it is", "q·k / √dₖ"], numbers=(1, 2))
-    measured = tuple(_cached_variance((width,))[0] for width in sorted({*COMPARED, d_k}))
-    picture(figures.spread(measured, chosen=d_k, dark=context.dark), "spread")
+    every = [_cached_variance((width,))[0] for width in sorted({*COMPARED, d_k})]
+    largest = ((width.d_k, width.unscaled.largest, width.scaled.largest) for width in every)
+    rows = [[f"dₖ = {width:,}", percent(unscaled), percent(scaled)] for width, unscaled, scaled in largest]
+    table(rows, ["largest weight of a row of 16 keys", "q·k as it is", "q·k / √dₖ"], numbers=(1, 2))
 
 
 def _future(context: Context) -> None:

@@ -19,7 +19,6 @@ from attnviz.core.record import Record
 from attnviz.core.request import Request
 from attnviz.core.stream import Origin
 from attnviz.figures import Figure
-from attnviz.figures.steps import scale_text
 from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.ui import cache, export_menu
@@ -309,7 +308,7 @@ def arithmetic(call: HeadCall) -> list[tuple[str, str]]:
     lines = [("products", f"q · k = {' '.join([digits(terms[0]), *more])} = {digits(row.sums[i])}")]
     numbers = row.sums
     for name, does, after in (
-        ("scale", scale_text(call.record.step(call.context.site)), row.scaled),
+        ("scale", steps.scale_text(call.record.step(call.context.site)), row.scaled),
         ("softcap", f"softcap {scoring.softcap or 0:g}", row.capped),
         ("bias", f"{'−' if added < 0 else '+'} bias {digits(abs(added))}", row.biased),
         ("temperature", f"÷ {scoring.temperature:g} (temperature)", row.scores),
@@ -333,7 +332,7 @@ def _row(call: HeadCall) -> dict[str, Figure]:
     if context.source.read_only:
         return {}
     row, keys = call.row, context.tokens[1]
-    stage = figures.row(row, call.record.step(context.site))
+    stage = steps.row_stage(row, call.record.step(context.site))
     table = {"key": [f"{visible_text(keys[i].text, 30)} ({i})" for i in row.keys]}
     table |= {matrix.name: [digits(number) for number in matrix.values[:, 0].tolist()] for matrix in stage.matrices}
     if any(row.rules):
@@ -354,8 +353,8 @@ def _row(call: HeadCall) -> dict[str, Figure]:
     quiet(*notes, row.digits)
     exports = {"This row": call.figure(stage, stage.matrices)}
     for title, about, part in (
-        ("q · k, element by element", SIGNS, figures.neurons(row, len(keys))),
-        ("Weighted values", INFLUENCE, figures.values(row, len(keys))),
+        ("q · k, element by element", SIGNS, steps.products_stage(row, len(keys))),
+        ("Weighted values", INFLUENCE, steps.values_stage(row, len(keys))),
     ):
         fold = st.expander(title, on_change="rerun", key=f"fold {part.key}")
         if fold.open:

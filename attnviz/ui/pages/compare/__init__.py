@@ -16,6 +16,7 @@ from attnviz import analysis, api, figures
 from attnviz.analysis import sentences
 from attnviz.analysis.align import SAME, AlignedPair, Side, apart, beside, first_moved, written
 from attnviz.analysis.heads import farthest
+from attnviz.charts.axes import size_beside
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.record import Record
@@ -319,12 +320,13 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
         _explain_no_change(context, b, pair)
     figure = figures.difference(pair, selected=cell, dark=context.dark, cost=cost)
 
-    tile, rows, columns = figure.size.tile, pair.rows, pair.columns
+    rows, columns = pair.rows, pair.columns
+    tile = size_beside(len(rows), len(columns)).tile
 
     def select(point: dict) -> None:  # an open page must not hold a record, so this closure does not
         row, column = int(point["query"]), int(point["key"])
         if tile > 1:
-            row, column = beside(*_sides(context, b), _cached_apart).most_of(row // tile, column // tile, tile)
+            row, column = beside(*_sides(context, b), _cached_apart).largest_in(row // tile, column // tile, tile)
         chosen = (rows[row][0], columns[column][0])
         if None not in chosen:
             put(cell=None if now()["cell"] == chosen else chosen)

@@ -64,7 +64,7 @@ def contributions(context: Context) -> dict[str, Figure]:
             every["Parts"] = figures.contribution_parts(record, **word, dark=context.dark)
             picture(every["Parts"], "parts")
     with answer:
-        added = every["Heads"].contributions
+        added = analysis.contributions(record, **word)
         large(added.in_words(falls))
         if added.most is not None:
             opener(*added.most)

@@ -1,8 +1,9 @@
-"""Large grids on a page: an image with a readout of the cell under the pointer. The only Vega specification.
+"""Figures as Streamlit takes them; a large grid is an image with a readout of the cell under the pointer.
 
-Vega-Lite cannot map the pointer to a row and a column of an image, but Vega signals can. The chart of the grid is
-compiled to Vega and extended by these signals, so title, axes and legend have one source. A page passes one table,
-named "source", with a column `kind`; the browser requests the numbers of the cells as a separate file.
+Vega-Lite cannot map the pointer to a row and a column of an image, but Vega signals can: this is the only Vega
+specification. The chart of the grid is compiled to Vega and extended by these signals, so title, axes and legend have
+one source. A page passes one table, named "source", with a column `kind`; the browser requests the numbers of the cells
+as a separate file.
 """
 
 import json
@@ -15,19 +16,39 @@ import numpy as np
 
 from attnviz.charts.axes import Size
 from attnviz.charts.grid import READOUT, Grid
-from attnviz.charts.marks import LOADED, Form, Table
+from attnviz.charts.marks import Form, Table
 from attnviz.charts.theme import FONT, LINE, TEXT_SIZE, Theme
+from attnviz.figures import Figure
 
+LOADED = "{url: datum.uri, src: datum.uri, complete: true, width: 1, height: 1}"
+"""Vega expression for an already loaded image at the address in the field uri.
+
+Without it, Vega draws the picture first without its images, and again 0.01 s later. Only the SVG renderer needs nothing
+but the address of an image, so the expression is for the screen, which uses SVG, and not for files.
+"""
 FORMATS = {"score": ".3f", "difference": "+.6f"}
 """Number formats by the name of the number; all others have six decimals."""
-HINT = "Point at a square to read it, click to keep it{}."
+HINT = "Point at a square to read it, click to keep it."
 NO_CELLS = "data:application/json,[]"
 """Address of the cells before there is a map."""
-DRAG = 6
-"""Pixels that a pressed pointer must move to be a drag."""
 
 
-def screen(grid: Grid, form: Form | None = None, data: dict[str, Table] | None = None) -> tuple[dict[str, Any], Table]:
+def screen(figure: Figure) -> tuple[dict[str, Any], Table | None]:
+    """Build the specification for Streamlit and, for a large map, the table to pass with it under the name "source".
+
+    Full Vega if a large map needs a readout under the pointer; otherwise Vega-Lite, which contains its tables.
+    """
+    drawing = figure.on_page.drawing
+    if drawing.read is not None:
+        return vega(drawing.read, drawing.form, drawing.data)
+    spec = drawing.form.spec | {"datasets": drawing.data}
+    if drawing.form.draws_images:
+        spec["config"] = spec["config"] | {"image": {"image": {"signal": LOADED}}}
+        spec["usermeta"] = {"embedOptions": {"renderer": "svg"}}  # Streamlit draws 2,000 marks on a canvas
+    return spec, None
+
+
+def vega(grid: Grid, form: Form | None = None, data: dict[str, Table] | None = None) -> tuple[dict[str, Any], Table]:
     """Build a Vega specification of a grid, and the table to pass to it under the name "source".
 
     Args:
@@ -35,16 +56,12 @@ def screen(grid: Grid, form: Form | None = None, data: dict[str, Table] | None =
             reads; None for this grid alone.
 
     The column "read" has a `CellNumbers`; the caller replaces it by an address that serves its `json`. A click sets
-    the signal "cell" to the value of a Vega-Lite point selection: [{"query": ..., "key": ..., "rev": ...}]. If the
-    style zooms, a drag sets the signal "zoom" in the same way, to the first and last positions under the drag, with
-    the fields top, bottom, left and right; Ctrl and the wheel set "zoom" to half of the map around the pointer, or to
-    {"out": 1}.
+    the signal "cell" to the value of a Vega-Lite point selection: [{"query": ..., "key": ..., "rev": ...}].
     """
-    tile, style = 1 if grid.offsets is None else grid.size.tile, grid.style
-    hint = HINT.format(", drag to zoom in" if style.zooms else "")
-    numbers = tuple((number.name, number.title or number.name) for number in grid.numbers)
+    tile = 1 if grid.squares.offsets is None else grid.size.tile
+    numbers = tuple((number.name, number.title or number.name) for number in grid.squares.numbers)
     key = marshal.dumps((form or grid.form).spec, 2)  # five times as fast as JSON
-    return _spec(key, grid.size, numbers, tile, style.zooms, hint, style.colors), table(grid, data or grid.data)
+    return _spec(key, grid.size, numbers, tile, grid.style.colors), table(grid, data or grid.data)
 
 
 def warm() -> None:
@@ -56,13 +73,13 @@ def warm() -> None:
 
 def table(grid: Grid, data: dict[str, Table]) -> Table:
     """Join all tables into one: rows of the grid first, then columns, meta, and the texts of the states."""
-    used = grid.occurring
-    codes = _pack_codes(np.searchsorted(used, grid.states), len(used))
-    cells = CellNumbers({number.name: _float32(number.values) for number in grid.numbers} | {"saying": codes})
-    offset = None if grid.offsets is None else _pack_codes(grid.offsets, grid.size.tile**2).tobytes().hex()
+    squares, used = grid.squares, grid.squares.occurring
+    codes = _pack_codes(np.searchsorted(used, squares.states), len(used))
+    cells = CellNumbers({number.name: _float32(number.values) for number in squares.numbers} | {"saying": codes})
+    offset = None if squares.offsets is None else _pack_codes(squares.offsets, grid.size.tile**2).tobytes().hex()
     first, meta = [f"{grid.prefix}{name}" for name in ("rows", "columns", "meta")], f"{grid.prefix}meta"
     more = {"rev": [grid.style.rev], "read": [cells], "offset": [offset]}
-    parts = data | {meta: data[meta] | more, "saying": {"name": [grid.kinds[i].text for i in used]}}
+    parts = data | {meta: data[meta] | more, "saying": {"name": [squares.kinds[i].text for i in used]}}
     order = [*first, "saying", *(name for name in data if name not in first)]
     tables = [{"kind": [name] * len(next(iter(parts[name].values()))), **parts[name]} for name in order]
     return {
@@ -115,8 +132,6 @@ def _spec(
     size: Size,
     numbers: tuple[tuple[str, str], ...],
     tile: int,
-    zooms: bool,
-    hint: str,
     colors: Theme,
 ) -> dict[str, Any]:
     """Compile the chart of a grid to Vega, in a group with data from the table "source" and signals of the pointer."""
@@ -141,15 +156,14 @@ def _spec(
     inner["signals"] = [*own, *vega.get("signals", ()), *_words(size, numbers, tile)]
     for i, marks in enumerate(views):
         marks += _pointer_marks(size, colors)[: None if i == 0 else -2]
-        marks += [_drag_mark(colors)] if zooms else []
     return {name: vega[name] for name in ("$schema", "background", "config") if name in vega} | {
         "autosize": "pad",
         "padding": {"left": 0, "top": 0, "right": 0, "bottom": 4},
         "width": size.width,
         "height": size.height,
-        "params": [{"name": name, "select": "point"} for name in (["cell", "zoom"] if zooms else ["cell"])],
+        "params": [{"name": "cell", "select": "point"}],
         "data": {"name": "source"},
-        "signals": _signals(size, tile, zooms, hint),
+        "signals": _signals(size, tile),
         "marks": [{"type": "group", "encode": {"update": sides}, **inner}],
     }
 
@@ -160,7 +174,7 @@ def _kind_dataset(dataset: dict) -> dict:
     return dataset | {"source": "source", "transform": [own]}
 
 
-def _signals(size: Size, tile: int, zooms: bool, hint: str) -> list[dict]:
+def _signals(size: Size, tile: int) -> list[dict]:
     """Build signals from the pointer to a cell: its index `at` (-1 for none), row, column and positions."""
     rows, columns = size.rows, size.columns
     place = f"clamp(floor(y(group()) / {size.cell}), 0, {rows - 1}) * {columns}"
@@ -168,7 +182,7 @@ def _signals(size: Size, tile: int, zooms: bool, hint: str) -> list[dict]:
     label = {"type": "click", "marktype": "text", "filter": "datum && isValid(datum.query)"}
     by_cell = _point_value("query: pointed_query, key: pointed_key")
     clicks = [
-        {"events": "@cells:click", "update": f"far ? cell : {by_cell}" if zooms else by_cell},
+        {"events": "@cells:click", "update": by_cell},
         {"events": label, "update": _point_value("query: datum.query, key: datum.key")},
         {"events": "window:keydown[event.key === 'Escape']", "update": "null"},
     ]
@@ -180,12 +194,11 @@ def _signals(size: Size, tile: int, zooms: bool, hint: str) -> list[dict]:
         "offset": _cell_code("pointed_meta.offset", rows * columns, "at < 0") if tile > 1 else "0",  # within the tile
         "pointed_query": f"pointed_row.position + floor(offset / {tile})",
         "pointed_key": f"pointed_column.position + offset % {tile}",
-        "who": f"at < 0 ? '{hint}' : pointed_row.name + ' → ' + pointed_column.name",
+        "who": f"at < 0 ? '{HINT}' : pointed_row.name + ' → ' + pointed_column.name",
     }
     return [
         {"name": "at", "value": -1, "on": moves},
         *({"name": name, "update": update} for name, update in updates.items()),
-        *(_zoom(size) if zooms else ()),
         {"name": "cell", "value": None, "on": clicks},
     ]
 
@@ -224,43 +237,6 @@ def _point_value(fields: str) -> str:
     return f"{{vlPoint: {{or: [{{{fields}, rev: pointed_meta.rev}}]}}}}"
 
 
-def _zoom(size: Size) -> list[dict]:
-    """Build the signals of a drag: begin, end, whether it is long enough, and the window to zoom to."""
-    wide, high, cells = size.width / 4, size.height / 4, "@cells:pointerdown"
-    nearer = _positions_between(size, f"[x() - {wide}, y() - {high}]", f"[x() + {wide}, y() + {high}]")
-    wheel = {"source": "view", "type": "wheel", "markname": "cells", "filter": "event.ctrlKey"}
-    asks = [
-        {"events": "window:pointerup", "update": f"{HELD} ? {_positions_between(size, 'begun', 'held')} : zoom"},
-        {
-            "events": wheel | {"consume": True, "throttle": 250},
-            "update": f"event.deltaY < 0 ? {nearer} : {_point_value('out: 1')}",
-        },
-    ]
-    moved = f"[{cells}, window:pointerup] > window:pointermove!"
-    let_go = f"{cells}, window:keydown[event.key === 'Escape']"
-    long = f"abs(held[0] - begun[0]) > {DRAG} || abs(held[1] - begun[1]) > {DRAG}"
-    far = [{"events": cells, "update": "false"}, {"events": {"signal": "held"}, "update": f"held ? {long} : far"}]
-    held = [{"events": let_go, "update": "null"}, {"events": moved, "update": "xy()"}]
-    begun = [{"events": cells, "update": "[x(), y(), pointed_meta.rev]"}]
-    signals = {"begun": ([0, 0], begun), "zoom": (None, asks), "held": (None, held), "far": (False, far)}
-    return [{"name": name, "value": value, "on": on} for name, (value, on) in signals.items()]
-
-
-HELD = "held && far && begun[2] === pointed_meta.rev"
-"""Vega expression: whether the current map is, or was, dragged over."""
-
-
-def _positions_between(size: Size, start: str, stop: str) -> str:
-    """Build a selection of the positions between two points, given as Vega expressions of [x, y]."""
-    ends = []
-    for names, axis, count, first in (("top bottom", 1, size.rows, 0), ("left right", 0, size.columns, size.rows)):
-        places = (f"clamp(floor({point}[{axis}] / {size.cell}), 0, {count - 1})" for point in (start, stop))
-        both = ", ".join(places)
-        for name, least, field in zip(names.split(), ("min", "max"), ("position", "last"), strict=True):
-            ends.append(f"{name}: data('source')[{first} + {least}({both})].{field}")
-    return _point_value(", ".join(ends))
-
-
 def _pointer_marks(size: Size, colors: Theme) -> list[dict]:
     """Build a frame around the cell under the pointer, lines to its labels, and the text below the map."""
     columns, cell = size.columns, size.cell
@@ -277,13 +253,6 @@ def _pointer_marks(size: Size, colors: Theme) -> list[dict]:
         _mark("text", line | {"y": below}, {"text": "who", "fill": hint}, name="readout"),
         _mark("text", line | {"y": below + LINE, "fill": colors.text}, {"text": "what"}, name="readout-more"),
     ]
-
-
-def _drag_mark(colors: Theme) -> dict:
-    """Build a frame around the dragged area, until the map changes."""
-    ends = {"x": "begun[0]", "y": "begun[1]", "x2": "held ? held[0] : 0", "y2": "held ? held[1] : 0"}
-    looks = {"fill": colors.accent, "fillOpacity": 0.12, "stroke": colors.accent}
-    return _mark("rect", looks, ends | {"opacity": f"{HELD} ? 1 : 0"})
 
 
 def _mark(kind: str, values: dict[str, object], signals: dict[str, str], **more: str) -> dict:
