@@ -142,7 +142,7 @@ class AttentionView(_Window):
         """Cells of several heads; see `analysis.cells_of`. A merged cell is blocked if all its parts are."""
         if self.plain:
             window = {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
-            return maps.cells_of(self.step, heads, **window, tile=tile, scores=not self.record.read_only)
+            return maps.cells_of(self.step, heads, **window, tile=tile, scores=self.record.has_scores(self.site))
         return [self._cells(head, tile) for head in heads]
 
     def _cells(self, head: int | str, tile: int) -> Cells:
@@ -157,7 +157,7 @@ class AttentionView(_Window):
     def has_scores(self, head: int | str) -> bool:
         """Whether cells have scores: cells of combined heads or with merged tokens do not."""
         merged = self.queries.merged or self.keys.merged
-        return isinstance(head, int) and not merged and not self.record.read_only
+        return isinstance(head, int) and not merged and self.record.has_scores(self.site)
 
     def blocks(self, tile: int = 1) -> Iterator[slice]:
         """Slices of rows whose weights are in memory at once, in whole tiles; at least one slice."""

@@ -17,6 +17,7 @@ from attnviz.core.scoring import ORDER
 from attnviz.core.stream import Origin
 
 READ_ONLY = "The model computes attention in its own code: only its weights are known."
+LINEAR = "Linear attention has no scores and no softmax: its weights are made from queries, keys and gates."
 NOT_USED = {
     "adjust": "Queries and keys are what their projections give.",
     "softcap": "This call has no softcap: its scores are not bounded.",
@@ -99,7 +100,7 @@ class Stage:
     @property
     def is_used(self) -> bool:
         """Whether the call has this stage, even if its numbers are unknown."""
-        return self.missing in (None, READ_ONLY, NOT_TAKEN_APART)
+        return self.missing in (None, READ_ONLY, LINEAR, NOT_TAKEN_APART)
 
     def matrix(self, key: str) -> Matrix:
         """Table of the stage with this key."""
@@ -362,13 +363,14 @@ def chain(
     """
     step = record.step(site)
     step.empty_queries(head, sentence=sentence)  # raises if there is no such head or sentence
-    origin = None if source is None or record.read_only else source.origin(record, site)
+    has_scores = record.has_scores(site)
+    origin = source.origin(record, site) if source is not None and has_scores else None
     windows = window_positions(queries, step.shape[2], "queries"), window_positions(keys, step.shape[3], "keys")
     call = _CallView(record, step, origin, head, sentence, *windows)
     parts = [_weights]
-    parts += [] if record.read_only else [_heads, _scores, _outputs]
+    parts += [_heads, _scores, _outputs] if has_scores else []
     parts += [] if origin is None else [_tokens]
     stages = {stage.key: stage for part in parts for stage in part(call)}
-    unknown = READ_ONLY if record.read_only else NOT_TAKEN_APART
-    missing = {"mask": NOT_USED["mask"]} if record.read_only else NOT_USED
+    unknown = NOT_TAKEN_APART if has_scores else READ_ONLY if record.read_only else LINEAR
+    missing = NOT_USED if has_scores else {"mask": NOT_USED["mask"]}
     return tuple(stages.get(key) or call.stage(key, missing=missing.get(key, unknown)) for key in KEYS)
