@@ -158,9 +158,8 @@ class Tap:
                 self.attention[step.site] = weights if weights.requires_grad else weights.requires_grad_()
                 weights = self.attention[step.site]
             outputs.append((weights @ step.value.to(weights.dtype)).to(step.value.dtype))
-            is_empty = torch.zeros(1, 1, 1, dtype=torch.bool) if allowed is None else ~allowed.any(-1)
-            empty = is_empty.expand(*step.shape[:2], rows.stop - start)
-            sums.append(torch.zeros(empty.shape, dtype=torch.float64).masked_fill(empty, -torch.inf))
+            total = weights.new_zeros(weights.shape[:3], dtype=torch.float64)
+            sums.append(total if allowed is None else total.masked_fill(~allowed.any(-1), -torch.inf))
             tell(rows.stop / queries)
         return torch.cat(outputs, 2), torch.cat(sums, 2)
 
