@@ -294,7 +294,7 @@ def _weights(call: _CallView) -> Iterator[Stage]:
     """Stages with the mask and the weights, which are known for every model."""
     step, rows, where = call.step, call.window[0], {"sentence": call.sentence}
     allowed = step.may_attend(call.head, *call.window, **where)
-    if step.mask is not None:
+    if step.mask is not None and step.mixing == "softmax":
         masked = step.masked_scores(call.head, *call.window, **where)
         cells = f"{int((~allowed).sum())} of {counted(allowed.numel(), 'cell')} were replaced by −∞"
         changed = f"{cells}; {int(allowed.sum())} stay as they are."
@@ -305,6 +305,10 @@ def _weights(call: _CallView) -> Iterator[Stage]:
     left = f" {counted(empty, 'row')} with no key left: '{step.scoring.empty_rows}'." if empty else ""
     largest = digits(weights.nan_to_num().max()) if weights.numel() else "0"
     changed = f"Each row became weights between 0 and 1 that sum to 1; the largest is {largest}.{left}"
+    if step.linear:
+        changed = (
+            f"No softmax: the {step.linear.rule} made weights from queries, keys and gates; {span(weights)}.{left}"
+        )
     table = call.table("weights", "weights", ("query", "key"), weights)
     blocked = None if step.mask is None else ~allowed & (table.values == 0)  # rows without an open key may have weights
     yield call.stage("softmax", changed, replace(table, blocked=blocked))
@@ -372,5 +376,5 @@ def chain(
     parts += [] if origin is None else [_tokens]
     stages = {stage.key: stage for part in parts for stage in part(call)}
     unknown = NOT_TAKEN_APART if has_scores else READ_ONLY if record.read_only else LINEAR
-    missing = NOT_USED if has_scores else {"mask": NOT_USED["mask"]}
+    missing = NOT_USED if has_scores else {"mask": NOT_USED["mask"] if record.read_only else LINEAR}
     return tuple(stages.get(key) or call.stage(key, missing=missing.get(key, unknown)) for key in KEYS)

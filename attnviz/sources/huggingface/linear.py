@@ -182,21 +182,21 @@ def tapping(model: nn.Module, run: Run) -> Iterator[None]:
 
 def _tap_lightning(stack: ExitStack, module: nn.Module, run: Run, thread: int) -> None:
     """Add hooks to a module of lightning attention; its norm reads the outputs of the heads side by side."""
-    kept: dict[str, Tensor | None] = {}
+    held: dict[str, Tensor | None] = {}
 
     def enter(_: nn.Module, arguments: tuple, named: dict[str, Any]) -> None:
         if get_ident() == thread:
-            kept["mask"] = named.get("attention_mask", arguments[2] if len(arguments) > 2 else None)
+            held["mask"] = named.get("attention_mask", arguments[2] if len(arguments) > 2 else None)
 
     def project(_: nn.Module, arguments: tuple, output: Tensor) -> None:
         if get_ident() == thread:
-            kept["vectors"] = module.act_fn(output)
+            held["vectors"] = module.act_fn(output)
 
     def read(_: nn.Module, arguments: tuple) -> tuple[Tensor] | None:
         if get_ident() != thread:
             return None
         heads, clear = module.num_attention_heads, unwrap(type(module).forward).__globals__
-        vectors = clear["apply_mask_to_padding_states"](kept.pop("vectors"), kept.pop("mask"))
+        vectors = clear["apply_mask_to_padding_states"](held.pop("vectors"), held.pop("mask"))
         query, key, value = vectors.unflatten(-1, (heads, -1)).transpose(1, 2).chunk(3, -1)
         decay = -module.slope_rate[None, :, :, 0].expand(query.shape[:3])
         linear = LinearMap("lightning attention", "", decay, torch.ones_like(decay))
