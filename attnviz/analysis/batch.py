@@ -113,6 +113,11 @@ class HeadBlock:
     @cached_property
     def _weights_and_entropies(self) -> tuple[Tensor, Tensor]:
         """Weights, (B, H, R, K), 0 in rows that are not measured, and the entropy of each row, (B, H, R)."""
+        if self.step.linear:  # weights that are no distribution have no entropy
+            area = Area(self.texts, ALL, self.rows)
+            weights = self.step.linear.weights(self.step.query, self.step.key, area).to(self.dtype)
+            hidden = ~self.counted[..., None] if self.open is None else ~(self.counted[..., None] & self.open)
+            return weights.masked_fill(hidden, 0), weights.new_full(weights.shape[:3], torch.nan)
         # this large log-sum-exp makes all weights of an unmeasured row 0
         sums = self.step.logsumexp[self.texts, :, self.rows].masked_fill(~self.counted, 2.0**100)
         logarithms = attention.logarithms(self.scores, sums)

@@ -37,6 +37,7 @@ class Metric:
         low, high: ends of the range; `high` is None if it depends on the text or does not exist.
         source, means: first publication, and meaning in one sentence.
         kinds: kinds of sites with this metric.
+        mixing: kinds of weights with this metric; those of linear attention are no shares of 1.
         needs: data for the metric: "weights", or "values", which a read-only record lacks.
         main: whether a page shows it first.
         measure: function from a block to the numerator and the denominator of the metric.
@@ -53,18 +54,23 @@ class Metric:
     where: str = ""
     high: float | None = None
     kinds: tuple[str, ...] = KINDS
+    mixing: tuple[str, ...] = ("softmax",)
     needs: str = "weights"
     main: bool = False
 
     def applies(self, record: Record, block: HeadBlock) -> bool:
         """Whether the metric exists at the site of a block, for this kind of record."""
         exists_here = block.step.site.kind in self.kinds and (block.one_text or "cross" in self.kinds)
+        exists_here = exists_here and block.step.mixing in self.mixing
         return exists_here and (self.needs == "weights" or not record.read_only)
 
 
 _FIELDS = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))["metric"]
 METRICS = tuple(
-    Metric(**fields | {"measure": getattr(batch, fields["measure"]), "kinds": tuple(fields.get("kinds", KINDS))})
+    Metric(
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+        | {"measure": getattr(batch, fields["measure"])}
+    )
     for fields in _FIELDS
 )
 MAIN = tuple(metric.name for metric in METRICS if metric.main)
@@ -209,9 +215,12 @@ def farthest(
     """Find the `count` heads of the same kind that differ most from a head: site, head and Jensen-Shannon divergence.
 
     The divergence in nats is the mean over the rows that are measured in both heads: 0 for equal weights, ln 2 if no
-    key has weight in both. Heads without such rows are left out.
+    key has weight in both. Heads without such rows are left out. Linear attention has no distributions: none of its
+    heads is compared.
     """
-    steps = [step for step in record.steps if step.site.kind == site.kind]
+    steps = [step for step in record.steps if step.site.kind == site.kind and step.mixing == "softmax"]
+    if record.step(site).mixing == "linear":
+        return []
     heads = [(step.site, number) for step in steps for number in range(step.num_heads)]
     if (site, head) not in heads:
         raise InputError(f"{site.head(head).capitalize()} is not among the {len(heads)} heads that were compared.")

@@ -327,7 +327,7 @@ def cells_of(
         own_scores = tiles = None
         if tile == 1:
             weights = weights_of(step, head, rows, columns, sentence=sentence).numpy()
-            if scores and isinstance(head, int):
+            if scores and isinstance(head, int) and step.mixing == "softmax":
                 own_scores = step.scores(head, rows, columns, sentence=sentence).numpy()
         elif several:
             open_cells = pooled_heads.open[i] if pooled_heads.open.ndim == 3 else pooled_heads.open

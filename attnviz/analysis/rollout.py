@@ -89,6 +89,9 @@ def _stack(record: Record, kind: str | None) -> list[Step]:
     steps = sorted(stacks[kind], key=lambda step: step.site.layer)
     if any(step.shape[2] != step.shape[3] - step.has_sink for step in steps):
         raise InputError(f"In the {kind} of '{record.source}' queries and keys are not the same positions.")
+    if linear := next((step for step in steps if step.mixing == "linear"), None):
+        what = f"Rollout follows shares that sum to 1, and {linear.site} is linear attention"
+        raise InputError(f"{what}: its weights may be negative and sum to anything.")
     return steps
 
 

@@ -143,7 +143,7 @@ class AttentionView(_Window):
         """Compute the cells of heads, see `analysis.cells_of`; a merged cell is blocked if all its parts are."""
         if self.plain:
             window = {"sentence": self.sentence, "rows": self.rows, "columns": self.columns}
-            return maps.cells_of(self.step, heads, **window, tile=tile, scores=not self.record.read_only)
+            return maps.cells_of(self.step, heads, **window, tile=tile, scores=self.record.has_scores(self.site))
         return [self._cells(head, tile) for head in heads]
 
     def _cells(self, head: int | str, tile: int) -> Cells:
@@ -157,9 +157,9 @@ class AttentionView(_Window):
         return Cells(*positions, weights, scores, states, tuple(names), blocked, tile)
 
     def has_scores(self, head: int | str) -> bool:
-        """Whether cells have scores, which combined heads, merged tokens and read-only records lack."""
+        """Whether cells have scores, which combined heads, merged tokens and linear attention lack."""
         has_merged = self.queries.merged or self.keys.merged
-        return isinstance(head, int) and not has_merged and not self.record.read_only
+        return isinstance(head, int) and not has_merged and self.record.has_scores(self.site)
 
     def blocks(self, tile: int = 1) -> Iterator[slice]:
         """Iterate over slices of rows whose weights fit in memory at once, in whole tiles; at least one slice."""

@@ -16,14 +16,14 @@ class Blockwise:
 
     Queries are extended by -logsumexp and keys by 1, so that one matrix product gives the logarithms of the weights
     without a subtraction per cell. Weights near the smallest normal number of their dtype (below 2e-38 in float32)
-    become 0. Empty rows, and scores with bias or softcap, are computed by `Step.weights`.
+    become 0. Empty rows, linear attention, and scores with bias or softcap, are computed by `Step.weights`.
     """
 
     def __init__(self, step: Step, heads: Sequence[int], *, sentence: int = 0):
         self.step, self.heads, self.sentence = step, list(heads), sentence
         self._buffer = torch.empty(0)
         self._longest = math.inf  # largest norm of a key; infinite if the matrix product cannot be used
-        if step.scoring.is_linear and step.key.shape[2]:
+        if step.scoring.is_linear and step.mixing == "softmax" and step.key.shape[2]:
             key = step.key[sentence, self.heads]
             key = key.to(torch.promote_types(key.dtype, torch.float32))
             self._longest = float(key.norm(dim=-1).max())
@@ -36,6 +36,9 @@ class Blockwise:
         rows, columns): their logarithms, or the weights themselves. The second turns such numbers into weights, in
         place; it is separate, because a search for the largest weight does not need it.
         """
+        if self.step.mixing == "linear":  # a block of columns costs as much as all later ones
+            whole = self._step_weights(rows, slice(None))
+            return lambda columns, _: whole[..., columns], lambda weights: weights
         logsumexp = self.step.logsumexp[self.sentence, self.heads, rows]
         query = self.step.query[self.sentence, self.heads, rows]
         query = self.step.scoring.scaled(query.to(torch.promote_types(query.dtype, torch.float32)))

@@ -22,6 +22,7 @@ from attnviz.core.request import Request
 from attnviz.core.scoring import ALL, Area, Scoring
 from attnviz.core.stream import Stream
 from attnviz.core.tokens import Sentence, Token
+from attnviz.linear import LinearMap
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,9 @@ class Step:
     key are unknown, and the bias holds the logarithms of the weights. `taken` holds outputs, (B, H, Q, d_v), that
     replace weights @ value, and NaN where nothing is replaced. `entered` is the input of the whole layer,
     (B, n, d_model), if it was requested (not saved to files).
+
+    A step of linear attention has a `linear` map in place of a softmax, and no scores: its weights may be negative and
+    sum to anything. Its log-sum-exp is 0, or -inf for an empty row.
 
     The methods take a head, a slice of query rows, a slice of key columns and a sentence of the batch, and compute that
     window alone.
@@ -53,6 +57,12 @@ class Step:
     weights_only: bool = False
     taken: Tensor | None = None
     entered: Tensor | None = None
+    linear: LinearMap | None = None
+
+    @property
+    def mixing(self) -> Literal["softmax", "linear"]:
+        """How the weights are made from queries and keys."""
+        return "linear" if self.linear else "softmax"
 
     @property
     def num_heads(self) -> int:
@@ -64,7 +74,13 @@ class Step:
         return (*self.query.shape[:3], self.key.shape[2])
 
     def scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
-        """Scores of one head before the mask, (rows, columns), with scale, softcap, bias and temperature."""
+        """Scores of one head before the mask, (rows, columns), with scale, softcap, bias and temperature.
+
+        Raises:
+            InputError: if the step is linear attention.
+        """
+        if self.linear:
+            raise InputError(f"{self.site} is linear attention ({self.linear.rule}): it has weights, and no scores.")
         b, h = _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
         return self.scoring.scores(self.query, self.key, Area(b, h, rows, columns))[0, 0]
 
@@ -85,6 +101,10 @@ class Step:
 
     def weights(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """The weights of one head, (rows, columns); empty rows follow the `empty_rows` policy."""
+        if self.linear:
+            b, h = _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
+            weights = self.linear.weights(self.query, self.key, Area(b, h, rows, columns))[0, 0]
+            return weights.masked_fill(~self.may_attend(head, rows, columns, sentence=sentence), 0)
         scores = self.masked_scores(head, rows, columns, sentence=sentence)
         logsumexp = self.logsumexp[sentence, head, rows]
         weights = attention.normalize(scores, logsumexp=logsumexp)
@@ -257,6 +277,10 @@ class Record:
         sink = (Token("sink", 0, 0, 0, special=True),) if step.has_sink else ()
         query_text, key_text = self.texts(site, sentence=sentence)
         return _pad_with_numbers(query_text.tokens, queries), (*_pad_with_numbers(key_text.tokens, keys), *sink)
+
+    def has_scores(self, site: Site) -> bool:
+        """Whether the scores before the softmax of a site are known: linear attention has none."""
+        return not self.read_only and self.step(site).mixing == "softmax"
 
     def texts(self, site: Site, *, sentence: int = 0) -> tuple[Sentence, Sentence]:
         """The sentence at the queries and the sentence at the keys of a site; they differ in cross-attention."""

@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attnviz.core.attention import attend, attention_output, attention_weights
-from attnviz.core.edits import Edits, Site, donors, enters, overlaid, with_rows
+from attnviz.core.attention import BLOCK, attend, attention_output, attention_weights, window
+from attnviz.core.edits import Donor, Edits, Site, donors, enters, overlaid, with_rows
 from attnviz.core.errors import InputError, ShapeError
-from attnviz.core.masks import Mask
+from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.masks.base import Wrapper
 from attnviz.core.progress import tell
 from attnviz.core.record import Step
-from attnviz.core.scoring import ALL, Bias, Scoring
+from attnviz.core.scoring import ALL, Area, Bias, Scoring
+from attnviz.linear import LinearMap
 
 
 class Tap:
@@ -29,9 +30,11 @@ class Tap:
     Attributes:
         steps: recorded steps, in the order of the calls.
         attention: weights per site, (B, H, Q, K), in the autograd graph; kept by `GradientTap` only.
+        remakes: whether linear attention answers with weights @ value even if no edit acts on it, to test its maps.
     """
 
     attention: dict[Site, Tensor] | None = None
+    remakes = False
 
     def __init__(self, edits: Edits = Edits(), *, keep: bool = True):
         self.edits, self.keep = edits, keep
@@ -89,12 +92,86 @@ class Tap:
             output = attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)
         return silence(overlaid(output, taken), off, alone)
 
+    def mix(
+        self,
+        output: Tensor | None,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        linear: LinearMap,
+        *,
+        site: Site,
+        mask: Tensor | Mask = Subsequent(),
+    ) -> Tensor:
+        """Record a call of linear attention and apply the edits to its output, (B, H, n, d_v).
+
+        Args:
+            output: output of the model's own code; it is returned unless an edit acts on the map or the values. None
+                to compute it as weights @ value.
+            query: scaled queries, (B, H, n, d_k).
+            key, value: (B, H, n, d_k) and (B, H, n, d_v).
+
+        Raises:
+            InputError: if an edit changes scores, the built-in mask or a pattern, which linear attention does not have.
+        """
+        sources = donors(self.edits, site)
+        self._check_linear(site, sources)
+        edit, before, taken = self.edits.mask_at(site.kind), value, None
+        for donor in sources:
+            value = donor.put("value", value)
+            if "output" in donor.tensors:
+                taken = donor.put("output", torch.full_like(value, torch.nan) if taken is None else taken)
+        if edit is not None:
+            mask = mask & (edit if isinstance(mask, Mask) else edit.tensor(query.shape[2], key.shape[2]))
+        sums = torch.zeros(1, 1, 1, dtype=torch.float64, device=query.device).expand(query.shape[:3])
+        off, alone, scoring = self.edits.off(site), self.edits.off_alone(site), Scoring(scale=1.0)
+        step = Step(site, query, key, value, mask, sums, scoring, off, off_alone=alone, taken=taken, linear=linear)
+        if output is None or edit or value is not before or self.remakes or self.attention is not None:
+            output, sums = self._remake(step)
+        else:
+            tell(1.0)
+        if self.keep:
+            self.steps.append(replace(step, logsumexp=sums, entered=self._entered.get(site)))
+        return silence(overlaid(output, taken), off, alone)
+
+    def _check_linear(self, site: Site, sources: list[Donor]) -> None:
+        """Raise InputError if an edit cannot act on linear attention."""
+        wrong = [what for what, _ in self.edits.at(site, Scoring()).phrases()]
+        wrong += [] if self.edits.own_mask else ["built-in mask"]
+        wrong += ["pattern"] if any({"query", "row"} & {*donor.tensors} for donor in sources) else []
+        if wrong:
+            what = f"{site} is linear attention, without scores and softmax: {' and '.join(wrong)} cannot change there"
+            raise InputError(f"{what}. Switch heads off, add a mask, or choose a layer with softmax attention.")
+
+    def _remake(self, step: Step) -> tuple[Tensor, Tensor]:
+        """Compute the output of linear attention from its map, in blocks of rows, and the log-sum-exp: 0 or -inf."""
+        queries, keys = step.shape[2:]
+        size = queries if self.attention is not None else max(1, BLOCK // max(1, keys))
+        outputs, sums = [], []
+        for start in range(0, queries, size):
+            rows = slice(start, min(start + size, queries))
+            weights = step.linear.weights(step.query, step.key, Area(rows=rows))
+            allowed = window(step.mask, rows, queries=queries, keys=keys)
+            if allowed is not None:
+                weights = weights.masked_fill(~allowed, 0)
+            if self.attention is not None:
+                self.attention[step.site] = weights if weights.requires_grad else weights.requires_grad_()
+                weights = self.attention[step.site]
+            outputs.append((weights @ step.value.to(weights.dtype)).to(step.value.dtype))
+            total = weights.new_zeros(weights.shape[:3], dtype=torch.float64)
+            sums.append(total if allowed is None else total.masked_fill(~allowed.any(-1), -torch.inf))
+            tell(rows.stop / queries)
+        return torch.cat(outputs, 2), torch.cat(sums, 2)
+
     def again(self, step: Step) -> Tensor:
         """Repeat the attention call of a step with the edits of this tap in addition to those of the step."""
         key, value, mask, scoring, sinks = step.key, step.value, step.mask, step.scoring, None
         if step.has_sink:
             key, value, mask, scoring, sinks = _without_sink(step)
-        output = self.attend(step.query, key, value, site=step.site, mask=mask, scoring=scoring, sinks=sinks)
+        if step.linear:
+            output = self.mix(None, step.query, key, value, step.linear, site=step.site, mask=mask)
+        else:
+            output = self.attend(step.query, key, value, site=step.site, mask=mask, scoring=scoring, sinks=sinks)
         own, off = self.steps[-1], self.steps[-1].heads_off | step.heads_off
         self.steps[-1] = replace(own, heads_off=off, name=step.name, off_alone=step.off_alone, taken=step.taken)
         return silence(overlaid(output, step.taken), off, step.off_alone)

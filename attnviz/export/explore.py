@@ -72,19 +72,22 @@ def explore(
     """
     if not 0 <= sentence < len(record.sentences):
         raise InputError(f"There is no sentence {sentence}; there are {len(record.sentences)}, counted from 0.")
-    if not record.steps:
-        raise InputError(f"'{record.source}' has no attention to show.")
-    count = sum(step.num_heads * step.shape[2] * step.shape[3] for step in record.steps)
+    linear = [str(step.site) for step in record.steps if step.mixing == "linear"]
+    left_out = f"not on this page: {', '.join(linear)} (linear attention, whose weights may be negative)"
+    steps = [step for step in record.steps if step.mixing == "softmax"]
+    if not steps or (site and str(site) in linear):
+        raise InputError(f"'{record.source}' has no attention to show{f'; {left_out}' if linear else ''}.")
+    count = sum(step.num_heads * step.shape[2] * step.shape[3] for step in steps)
     if count > MOST_WEIGHTS:
         most = f"a page holds {MOST_WEIGHTS:,} at most"
         raise InputError(f"All heads together have {count:,} weights; {most}: shorten the text.")
-    opens = [step.site for step in record.steps].index(record.step(site).site) if site else 0
-    if not 0 <= head < record.steps[opens].num_heads:
-        first = record.steps[opens]
+    opens = [step.site for step in steps].index(record.step(site).site) if site else 0
+    if not 0 <= head < steps[opens].num_heads:
+        first = steps[opens]
         raise InputError(f"There is no {first.site.head(head)}; there are {first.num_heads}.")
     texts: list[list[list[Any]]] = []
     grids: dict[bytes, int] = {}
-    sites, weights = zip(*(_site(record, step, sentence, texts, grids) for step in record.steps), strict=True)
+    sites, weights = zip(*(_site(record, step, sentence, texts, grids) for step in steps), strict=True)
     bits, blocks = 16, [deflated(planes(whole)) for whole in weights]
     if sum(map(len, blocks)) > LARGE:
         coarse = levels(np.append(np.arange(2**16 - 1) / (2**16 - 2), np.nan), bits=8)  # 8 bits by 16-bit level
@@ -93,6 +96,7 @@ def explore(
         theme.CAUTIONS.get(record.provenance, ""),
         f"kept as {record.precision}" if record.precision else "",
         record.unseen,
+        left_out if linear else "",
         *record.findings,
         views.READ_ONLY if record.read_only else "",
     ]

@@ -168,8 +168,9 @@ def rounded(record: Record) -> Record:
         numbers = {name: vector.to(torch.float16).to(vector.dtype) for name, vector in vectors.items()}
         if not all(torch.equal(numbers[name].isfinite(), vectors[name].isfinite()) for name in VECTORS):
             raise InputError(f"Numbers of {step.site} are too large for float16; save them as float32.")
-        _, logsumexp = attention.attend(*numbers.values(), step.mask, step.scoring)
-        steps.append(replace(step, **numbers, logsumexp=logsumexp))
+        if step.mixing == "softmax":
+            numbers["logsumexp"] = attention.attend(*numbers.values(), step.mask, step.scoring)[1]
+        steps.append(replace(step, **numbers))
     return replace(record, steps=tuple(steps), precision="float16")
 
 

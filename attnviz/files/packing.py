@@ -31,11 +31,11 @@ MOST_NUMBERS = 2**28
 """Maximum size of the queries, keys or values of a call (1 GB in float32), because a file may repeat one number."""
 MOST_PICTURES, LONGEST = 64, 3600.0
 """Maximum number of pictures per text, and maximum length of a sound in seconds."""
-AXES = {"output": 3, "vectors": 2, "logits": 3, "logsumexp": 3, "query": 4, "key": 4, "value": 4, "taken": 4}
+AXES = {"output": 3, "vectors": 2, "logits": 3, "logsumexp": 3, "query": 4, "key": 4, "value": 4, "taken": 4, "gain": 3}
 """Number of axes per tensor of a record or a step."""
 UNSAVED = {"stream", "request", "line", "entered", "site"}
 """Fields that files do not hold; a step holds the kind and layer of its site instead."""
-LATER = {"findings", "label_kind", "pooling", "own_texts", "classes", "cut", "special", "taken", "pictures"}
+LATER = {"findings", "label_kind", "pooling", "own_texts", "classes", "cut", "special", "taken", "pictures", "linear"}
 """Fields that older files may lack."""
 
 
@@ -271,6 +271,12 @@ def check_fits(record: Record) -> None:
         fits = b == batch and step.key.shape == (b, heads, keys, width) and step.value.shape[:3] == (b, heads, keys)
         _check(fits and step.logsumexp.shape == (b, heads, queries), "the tensors of a step do not fit each other")
         _check(taken is None or taken.shape == (b, heads, queries, step.value.shape[3]), "what was taken does not fit")
+        if (linear := step.linear) is not None:
+            fits = (
+                linear.gain.shape == (b, heads, keys) and queries == keys and linear.decay.shape[:3] == (b, heads, keys)
+            )
+            fits = fits and linear.decay.shape[3:] in ((), (width,))
+            _check(fits and (linear.skip is None or linear.skip.shape == (heads,)), "its linear attention does not fit")
         if isinstance(mask, Tensor):
             _check(mask.dtype is torch.bool, "a mask holds numbers")
             check_broadcast("mask", mask, (b, heads, queries, keys))

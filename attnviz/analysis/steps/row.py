@@ -45,7 +45,7 @@ def _checked_step(record: Record, site: Site, head: int, query: int, sentence: i
         raise InputError(f"'{record.source}' computes attention in its own code: only its weights are known.")
     if not 0 <= query < step.shape[2]:
         raise InputError(f"There is no query {query}; there are {step.shape[2]}, counted from 0.")
-    step.empty_queries(head, sentence=sentence)  # raises if there is no such head or sentence
+    step.scores(head, slice(0), sentence=sentence)  # raises if there is no such head or sentence, or no scores
     return step
 
 

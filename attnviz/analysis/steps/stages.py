@@ -17,6 +17,7 @@ from attnviz.core.scoring import ORDER
 from attnviz.core.stream import Origin
 
 READ_ONLY = "The model computes attention in its own code: only its weights are known."
+LINEAR = "Linear attention has no scores and no softmax: its weights are made from queries, keys and gates."
 NOT_USED = {
     "adjust": "Queries and keys are what their projections give.",
     "softcap": "This call has no softcap: its scores are not bounded.",
@@ -99,7 +100,7 @@ class Stage:
     @property
     def is_used(self) -> bool:
         """Whether the call has this stage, even if its numbers are unknown."""
-        return self.missing in (None, READ_ONLY, NOT_TAKEN_APART)
+        return self.missing in (None, READ_ONLY, LINEAR, NOT_TAKEN_APART)
 
     def matrix(self, key: str) -> Matrix:
         """Return the table of the stage with this key."""
@@ -293,7 +294,7 @@ def _weights(call: _CallView) -> Iterator[Stage]:
     """Make the stages with the mask and the weights, which are known for every model."""
     step, rows, where = call.step, call.window[0], {"sentence": call.sentence}
     allowed = step.may_attend(call.head, *call.window, **where)
-    if step.mask is not None:
+    if step.mask is not None and step.mixing == "softmax":
         masked = step.masked_scores(call.head, *call.window, **where)
         cells = f"{int((~allowed).sum())} of {counted(allowed.numel(), 'cell')} were replaced by −∞"
         changed = f"{cells}; {int(allowed.sum())} stay as they are."
@@ -304,6 +305,10 @@ def _weights(call: _CallView) -> Iterator[Stage]:
     left = f" {counted(empty, 'row')} with no key left: '{step.scoring.empty_rows}'." if empty else ""
     largest = digits(weights.nan_to_num().max()) if weights.numel() else "0"
     changed = f"Each row became weights between 0 and 1 that sum to 1; the largest is {largest}.{left}"
+    if step.linear:
+        changed = (
+            f"No softmax: the {step.linear.rule} made weights from queries, keys and gates; {span(weights)}.{left}"
+        )
     table = call.table("weights", "weights", ("query", "key"), weights)
     blocked = None if step.mask is None else ~allowed & (table.values == 0)  # rows without an open key may have weights
     yield call.stage("softmax", changed, replace(table, blocked=blocked))
@@ -362,15 +367,16 @@ def chain(
     """
     step = record.step(site)
     step.empty_queries(head, sentence=sentence)  # raises if there is no such head or sentence
-    origin = None if source is None or record.read_only else source.origin(record, site)
+    has_scores = record.has_scores(site)
+    origin = source.origin(record, site) if source is not None and has_scores else None
     windows = window_positions(queries, step.shape[2], "queries"), window_positions(keys, step.shape[3], "keys")
     call = _CallView(record, step, origin, head, sentence, *windows)
     parts = [_weights]
-    parts += [] if record.read_only else [_heads, _scores, _outputs]
+    parts += [_heads, _scores, _outputs] if has_scores else []
     parts += [] if origin is None else [_tokens]
     stages = {stage.key: stage for part in parts for stage in part(call)}
-    unknown = READ_ONLY if record.read_only else NOT_TAKEN_APART
-    missing = {"mask": NOT_USED["mask"]} if record.read_only else NOT_USED
+    unknown = NOT_TAKEN_APART if has_scores else READ_ONLY if record.read_only else LINEAR
+    missing = NOT_USED if has_scores else {"mask": NOT_USED["mask"] if record.read_only else LINEAR}
     return tuple(stages.get(key) or call.stage(key, missing=missing.get(key, unknown)) for key in KEYS)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from inspect import signature
 from threading import get_ident
 from typing import Any
@@ -75,7 +76,7 @@ def run_model(
         takes_rule = loaded.trial.takes_rules and max(lengths) > LONG
         replaced = entering(loaded, run, read) if enters(edits) else nullcontext()
         with tapped.rules() if takes_rule else nullcontext(), replaced:
-            output = model(**read, attnviz=run, **settings(model))
+            output = tapped.call(model, run, **read, **settings(model))
     return output, tuple(run.tap.steps)
 
 
@@ -95,7 +96,7 @@ def graph(loaded: Loaded, record: Record, tap: Tap, vectors: tuple[Tensor, ...])
             pairs = zip(embeddings, ids, strict=True)
             vectors = tuple(embedding(rows).detach().requires_grad_() for embedding, rows in pairs)
         whole = read | dict(zip(parts, vectors, strict=False))
-        return vectors, model(**whole, attnviz=run, **settings(model)).logits.float()
+        return vectors, tapped.call(model, run, **whole, **settings(model)).logits.float()
 
 
 def settings(model: nn.Module) -> dict[str, bool]:
@@ -263,7 +264,7 @@ def layers_of(loaded: Loaded, read: dict[str, Any]) -> dict[nn.Module, list[Site
         lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
         around = {part: member for members in lists for member in members for part in [*member.modules()][1:]}
         run = model_run(loaded, Edits(), None)
-        model(**read, attnviz=run, **({"use_cache": False} if hasattr(model.config, "use_cache") else {}))
+        tapped.call(model, run, **read, **({"use_cache": False} if hasattr(model.config, "use_cache") else {}))
         layers: dict[nn.Module, list[Site]] = {}
         for step, module in zip(run.tap.steps, run.modules, strict=True):
             if step.site.kind != "cross" and module in around:
@@ -339,9 +340,10 @@ class CachedContinuation(Continuation):
         read: dict[str, Any] = {"input_ids": ids[:, self.done :], "attention_mask": torch.ones_like(ids), **shown}
         if self.is_hybrid:  # the first layer keeps no keys, by which the model counts earlier tokens
             read["position_ids"] = torch.arange(self.done, ids.shape[1], device=loaded.device)[None]
+        call: Callable[..., Any] = loaded.model
         if not loaded.keeps_own_attention:
             edits = replace(self.edits, mask=self.edits.mask and self.edits.mask.shifted(self.done))
-            read["attnviz"] = model_run(loaded, edits, (ids.shape[1],), keep=False)
+            call = partial(tapped.call, loaded.model, model_run(loaded, edits, (ids.shape[1],), keep=False))
         is_long = loaded.trial.takes_rules and not self.done and ids.shape[1] > LONG
         with (
             faults.unforeseen(f"{self.source.name} ({loaded.made_of})"),
@@ -349,6 +351,6 @@ class CachedContinuation(Continuation):
             torch.inference_mode(),
             tapped.rules() if is_long else nullcontext(),
         ):
-            output = loaded.model(**read, past_key_values=self.cache, use_cache=True)
+            output = call(**read, past_key_values=self.cache, use_cache=True)
             self.cache, self.done = output.past_key_values, ids.shape[1]
             return output.logits[0, -1].float().cpu()

@@ -22,6 +22,7 @@ from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Subsequent
 from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
+from attnviz.sources.huggingface import linear
 
 NAME = "attnviz"
 BLOCKED = -1e4
@@ -80,7 +81,13 @@ def _kind(name: str, module: nn.Module, alone: str | None, has_encoder: bool) ->
         return "cross"
     if has_encoder:
         return "decoder" if any(part.endswith("decoder") for part in parts) else "encoder"
-    return alone or ("decoder" if getattr(module, "is_causal", False) else "encoder")
+    return alone or ("decoder" if getattr(module, "is_causal", False) or linear.is_linear(module) else "encoder")
+
+
+def call(model: nn.Module, run: ModelRun, **arguments: Any) -> Any:
+    """Call a model whose attention, also linear attention, goes through the tap of a run."""
+    with linear.tapping(model, run):
+        return model(**arguments, attnviz=run)
 
 
 @cache

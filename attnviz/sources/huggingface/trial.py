@@ -20,6 +20,7 @@ from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
 from attnviz.sources.huggingface import faults, reading, running, tapped
+from attnviz.sources.huggingface.linear import is_linear
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.running import is_map, map_sizes, returned_maps
 from attnviz.sources.huggingface.tapped import ModelRun
@@ -33,11 +34,11 @@ ELSEWHERE = "work in code of their own"
 MIXERS = {
     "delta": "linear attention (gated delta rule)",
     "lightning": "linear attention (lightning attention)",
-    "mamba": "state-space mixing (Mamba)",
+    "mamba": "state-space mixing (Mamba-1, a map per channel)",
     "recurrentblock": "linear recurrence (RG-LRU)",
     "conv": "short convolution",
 }
-"""Descriptions of layers without attention, by a part of the name or the class of one of their modules."""
+"""Descriptions of layers that are not shown, by a part of the name or the class of one of their modules."""
 FEED_FORWARD = re.compile("norm|mlp|moe")
 """Pattern for the name and class of every module in a layer that is only feed-forward."""
 ROUNDING = 0.01
@@ -153,7 +154,8 @@ def _output_by_rule(model: nn.Module, batch: Batch, expected: Tensor) -> Any:
         return None
     hidden = running.hidden(output)[0]
     same = hidden.isfinite().all() and not differ(hidden, expected)
-    return output if run.by_rule == len(run.tap.steps) and same else None
+    softmax_steps = [step for step in run.tap.steps if step.mixing == "softmax"]
+    return output if run.by_rule == len(softmax_steps) and same else None
 
 
 def _compare(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[str, ...]:
@@ -266,9 +268,11 @@ def _weights_trial(loaded: Loaded, why: str) -> Trial:
 
 
 def _run_tapped(model: nn.Module, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Any, ModelRun]:
+    """Run a model through the tap; linear attention answers with its maps, so that these are compared, too."""
     run = ModelRun(model, Edits(), lengths)
+    run.tap.remakes = True
     with torch.inference_mode():
-        return model(**read, attnviz=run, **running.settings(model)), run
+        return tapped.call(model, run, **read, **running.settings(model)), run
 
 
 def _is_causal(step: Step) -> bool:
@@ -343,7 +347,7 @@ def _other_parts(lists: Sequence[nn.ModuleList], total: int, with_attention: set
         parts = [f"{name} {type(part).__name__}".lower() for name, part in layer.named_children()]
         mixer = next((words for sign, words in MIXERS.items() if any(sign in part for part in parts)), "")
         if number in with_attention:
-            is_mamba_beside = any("mamba" in part for part in parts)
+            is_mamba_beside = any("mamba" in part for part in parts) and not any(map(is_linear, layer.modules()))
             words = f"attention beside {MIXERS['mamba']}, and the latter is not shown" if is_mamba_beside else ""
         elif mixer or all(map(FEED_FORWARD.search, parts)):
             words = f"{mixer or 'feed-forward alone'}, not shown"

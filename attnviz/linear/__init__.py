@@ -1,0 +1,119 @@
+"""Exact maps of linear attention and state spaces: the weights M with output = M · values, without a softmax.
+
+Each of these layers carries a state S, (d_k, d_v), from token to token and reads it with a query. With the factors
+α = exp(decay) and the gain β, both per token:
+
+    gated delta rule     S ← α S,  S ← S + β k (v - Sᵀk)ᵀ,  o = Sᵀq
+    the other layers     S ← α S + β k vᵀ,                  o = Sᵀq + D v
+
+Row t of M is computed backwards: a vector a starts as q_t, the weight of key j is β_j k_j · a, and between tokens a
+shrinks by α; the delta rule subtracts β_j k_j (k_j · a) from it. `window` processes `CHUNK` keys at once, so its cost
+and its memory grow linearly with the number of keys.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+CHUNK = 64
+"""Keys that are taken at once."""
+SMALLEST = -80.0
+"""Logarithm below which a product of decays is 0: near the smallest normal number of float32."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMap:
+    """Numbers that make a map of queries and keys, beside the queries and keys themselves.
+
+    Attributes:
+        rule: name of the layer's rule, such as "gated delta rule".
+        before: what happened to queries, keys and values before, as a sentence; "" if nothing did.
+        decay: logarithm of the factor of the state before each token, at most 0, (B, H, n), or (B, H, n, d_k) if each
+            channel has its own.
+        gain: factor of the update of the state by each token, (B, H, n).
+        is_delta: whether the state forgets what it holds for a key before it stores the key's value.
+        skip: weight of each token's own value that is added on the diagonal, (H,); None for none.
+    """
+
+    rule: str
+    before: str
+    decay: Tensor
+    gain: Tensor
+    is_delta: bool = False
+    skip: Tensor | None = None
+
+    def weights(self, query: Tensor, key: Tensor, area: tuple[slice, slice, slice, slice]) -> Tensor:
+        """Compute a window of the maps, (b, h, rows, columns).
+
+        Args:
+            query: scaled queries, (B, H, n, d_k).
+            key: (B, H, n, d_k).
+            area: slices of the sentences, heads, rows and columns.
+        """
+        sentences, heads, rows, columns = area
+        query, key, decay, gain = (part[sentences, heads] for part in (query, key, self.decay, self.gain))
+        if decay.dim() < key.dim():
+            decay = decay.unsqueeze(-1)
+        positions = torch.arange(query.shape[2], device=query.device)[rows]
+        cells = window(query, key, decay, gain, positions, columns, is_delta=self.is_delta)
+        if self.skip is not None:
+            own = positions[:, None] == torch.arange(key.shape[2], device=key.device)[columns]
+            cells = cells + own * self.skip[heads, None, None].to(cells)
+        return cells
+
+
+def window(
+    query: Tensor, key: Tensor, decay: Tensor, gain: Tensor, positions: Tensor, columns: slice, *, is_delta: bool
+) -> Tensor:
+    """Compute rows of maps at some positions, and some of their columns, (..., rows, columns), without the skip.
+
+    Args:
+        query, key: (..., n, d_k).
+        decay: logarithms of decays, (..., n, 1) or (..., n, d_k).
+        gain: (..., n).
+        positions: query positions of the rows.
+    """
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    query, key, gain = query[..., positions, :].to(dtype), key.to(dtype), gain.to(dtype).unsqueeze(-2)
+    total = decay.double().cumsum(-2)  # float32 would lose the differences of a long text
+    chosen = range(key.shape[-2])[columns]
+    cells = query.new_zeros(*query.shape[:-1], key.shape[-2])
+    below, above = min(chosen, default=0), int(positions.max()) + 1 if len(positions) else 0
+    reading = torch.zeros_like(query)  # what each row reads from the state after the last key of the block
+    for start in reversed(range(below - below % CHUNK, above, CHUNK)):
+        block = slice(start, min(start + CHUNK, above))
+        keys, sums, gains = key[..., block, :], total[..., block, :], gain[..., block]
+        ratios = _decays(sums.unsqueeze(-2) - sums.unsqueeze(-3), dtype)  # from key j to position i
+        causal = torch.ones(ratios.shape[-3:-1], dtype=torch.bool, device=key.device).tril().unsqueeze(-1)
+        ratios = ratios.where(causal, 0)
+        last = sums[..., -1:, :]
+        read = reading @ (keys * _decays(last - sums, dtype)).mT
+        inside = ((positions >= start) & (positions < block.stop)).nonzero().flatten()
+        places = positions[inside] - start
+        read = read.index_copy(-2, inside, _products(query[..., inside, :], keys, ratios[..., places, :, :]))
+        if is_delta:
+            overlap = _products(keys, keys, ratios).tril(-1) * gains.mT
+            read = torch.linalg.solve_triangular(overlap, read, upper=False, left=False, unitriangular=True)
+        updates = read * gains
+        cells[..., block] = updates
+        if start <= below:
+            break
+        before = total[..., start - 1 : start, :]
+        own = query[..., inside, :] * _decays(sums[..., places, :] - before, dtype)
+        reading = (reading * _decays(last - before, dtype)).index_copy(-2, inside, own)
+        if is_delta:
+            reading = reading - updates @ (keys * _decays(sums - before, dtype))
+    return cells[..., columns]
+
+
+def _decays(logarithms: Tensor, dtype: torch.dtype) -> Tensor:
+    """Products of decays from their logarithms; those near 0 are 0, because denormal numbers are slow."""
+    return logarithms.exp().masked_fill(logarithms < SMALLEST, 0).to(dtype)
+
+
+def _products(left: Tensor, right: Tensor, ratios: Tensor) -> Tensor:
+    """Products of queries and keys, (..., i, j), with the decays between them, (..., i, j, 1) or (..., i, j, d_k)."""
+    if ratios.shape[-1] == 1:
+        return (left @ right.mT) * ratios.squeeze(-1)
+    return (left.unsqueeze(-2) * ratios * right.unsqueeze(-3)).sum(-1)

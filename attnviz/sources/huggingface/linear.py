@@ -1,0 +1,209 @@
+"""Taps in layers of linear attention, which models of transformers compute in functions of their modeling files.
+
+A model calls such a function by its global name. For the time of a run, the name stands for a function that calls the
+original (or the kernel that replaces it) and gives its arguments to the tap of the run.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from inspect import unwrap
+from threading import RLock, get_ident
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attnviz.core.edits import Site
+from attnviz.core.tap import Tap
+from attnviz.linear import LinearMap
+
+CONVOLUTION = "A short convolution has mixed each token with the few before it"
+LIGHTNING = "LightningAttention"
+"""End of the names of classes that compute lightning attention in their own forward function."""
+
+_lock = RLock()
+"""Lock for the names in modeling files: one run with linear attention at a time in a process."""
+
+
+class Run(Protocol):
+    """The part of `tapped.ModelRun` that a tap needs."""
+
+    tap: Tap
+
+    def site(self, module: nn.Module) -> Site: ...
+
+
+class Call(NamedTuple):
+    """Inputs of a call: scaled queries, keys and values, (B, H, n, d), and the rule that mixes them."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    linear: LinearMap
+
+
+def _delta_rule(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    use_qk_l2norm_in_kernel: bool = False,
+    **_: Any,
+) -> Call:
+    """Inputs of the gated delta rule, (B, n, H, ...); the decay g has one number per head, or one per channel."""
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    query, key = (x.to(dtype).repeat_interleave(value.shape[2] // x.shape[2], 2) for x in (query, key))
+    before = f"{CONVOLUTION}."
+    if use_qk_l2norm_in_kernel:
+        query, key = (x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6) for x in (query, key))
+        before = f"{CONVOLUTION}; queries and keys are normalized to length 1."
+    rule = "gated delta rule" if g.dim() == 3 else "gated delta rule with a decay per channel"
+    query, key, value, g, beta = (x.transpose(1, 2) for x in (query * query.shape[-1] ** -0.5, key, value, g, beta))
+    return Call(query, key, value, LinearMap(rule, before, g, beta, is_delta=True))
+
+
+def _scan(
+    hidden_states: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    chunk_size: int = 0,
+    D: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    dt_softplus: bool = False,
+    dt_limit: tuple[float, float] | None = None,
+    **_: Any,
+) -> Call:
+    """Inputs of the scan of Mamba-2: values, (B, n, H, d_v), time steps dt, (B, n, H), and keys B and queries C,
+    (B, n, groups, d_k), which the heads of a group share.
+    """
+    dt = dt if dt_bias is None else dt + dt_bias.to(dt.dtype)
+    dt = F.softplus(dt) if dt_softplus else dt
+    dt = dt if dt_limit is None else dt.clamp(*dt_limit)
+    dt = dt.to(torch.promote_types(dt.dtype, torch.float32)).transpose(1, 2)
+    heads, groups = hidden_states.shape[2], B.shape[2]
+    query, key = (x.transpose(1, 2) for x in (C, B))
+    if groups == 1:
+        query, key = query.expand(-1, heads, -1, -1), key.expand(-1, heads, -1, -1)
+    else:
+        query, key = (x.repeat_interleave(heads // groups, 1) for x in (query, key))
+    linear = LinearMap("state space, Mamba-2", f"{CONVOLUTION}.", dt * A.to(dt)[:, None], dt, skip=D)
+    return Call(query, key, hidden_states.transpose(1, 2), linear)
+
+
+def _scan_one(
+    state: Tensor,
+    hidden_states: Tensor,
+    dt: Tensor,
+    A: Tensor,
+    B: Tensor,
+    C: Tensor,
+    D: Tensor | None = None,
+    dt_bias: Tensor | None = None,
+    dt_softplus: bool = False,
+    **_: Any,
+) -> Call:
+    """Inputs of one token of Mamba-2, (B, H, ...), where numbers of a head are repeated for its channels."""
+    skip, bias = (None if x is None else x[:, 0] for x in (D, dt_bias))
+    values, steps, key, query = (x.unsqueeze(1) for x in (hidden_states, dt[..., 0], B, C))
+    return _scan(values, steps, A[:, 0, 0], key, query, D=skip, dt_bias=bias, dt_softplus=dt_softplus)
+
+
+FUNCTIONS: dict[str, Callable[..., Call]] = {
+    "torch_chunk_gated_delta_rule": _delta_rule,
+    "torch_recurrent_gated_delta_rule": _delta_rule,
+    "chunk_kimi_delta_attention": _delta_rule,
+    "recurrent_kimi_delta_attention": _delta_rule,
+    "mamba2_chunk_scan": _scan,
+    "mamba2_selective_state_update": _scan_one,
+}
+"""Readers of the arguments of transformers' functions by the functions' names."""
+
+
+@cache
+def _functions_of(cls: type[nn.Module]) -> tuple[str, ...]:
+    """Names of the functions of linear attention that the forward function of a class calls."""
+    code = getattr(unwrap(cls.forward), "__code__", None)
+    return tuple(name for name in FUNCTIONS if code and name in code.co_names)
+
+
+def is_linear(module: nn.Module) -> bool:
+    """Whether a module computes linear attention that has an exact map."""
+    return type(module).__name__.endswith(LIGHTNING) or bool(_functions_of(type(module)))
+
+
+@contextmanager
+def tapping(model: nn.Module, run: Run) -> Iterator[None]:
+    """Context manager in which layers of linear attention, called in this thread, go through the tap of a run."""
+    mixers = [module for module in model.modules() if is_linear(module)]
+    if not mixers:
+        yield
+        return
+    thread, calling = get_ident(), []
+
+    def enter(module: nn.Module, arguments: tuple) -> None:
+        if get_ident() == thread:
+            calling[:] = [module]
+
+    def wrap(function: Callable, read: Callable[..., Call]) -> Callable:
+        def tapped(*arguments: Any, **named: Any) -> Any:
+            returned = function(*arguments, **named)
+            if get_ident() != thread or not calling:
+                return returned
+            first = returned[0] if isinstance(returned, tuple) else returned
+            output = first.unsqueeze(2) if read is _scan_one else first.transpose(1, 2)
+            mixed = run.tap.mix(output, *read(*arguments, **named), site=run.site(calling.pop()))
+            if mixed is output:
+                return returned
+            mixed = mixed.squeeze(2) if read is _scan_one else mixed.transpose(1, 2).contiguous()
+            return (mixed.to(first), *returned[1:]) if isinstance(returned, tuple) else mixed.to(first)
+
+        return tapped
+
+    with ExitStack() as stack:
+        stack.enter_context(_lock)
+        for module in mixers:
+            if type(module).__name__.endswith(LIGHTNING):
+                _tap_lightning(stack, module, run, thread)
+                continue
+            stack.callback(module.register_forward_pre_hook(enter).remove)
+            names = unwrap(type(module).forward).__globals__
+            for name in _functions_of(type(module)):
+                if not hasattr(names[name], "is_tapped"):
+                    stack.callback(names.__setitem__, name, names[name])
+                    names[name] = wrap(names[name], FUNCTIONS[name])
+                    names[name].is_tapped = True
+        yield
+
+
+def _tap_lightning(stack: ExitStack, module: nn.Module, run: Run, thread: int) -> None:
+    """Add hooks to a module of lightning attention; its norm reads the outputs of the heads side by side."""
+    held: dict[str, Tensor | None] = {}
+
+    def enter(_: nn.Module, arguments: tuple, named: dict[str, Any]) -> None:
+        if get_ident() == thread:
+            held["mask"] = named.get("attention_mask", arguments[2] if len(arguments) > 2 else None)
+
+    def project(_: nn.Module, arguments: tuple, output: Tensor) -> None:
+        if get_ident() == thread:
+            held["vectors"] = module.act_fn(output)
+
+    def read(_: nn.Module, arguments: tuple) -> tuple[Tensor] | None:
+        if get_ident() != thread:
+            return None
+        heads, clear = module.num_attention_heads, unwrap(type(module).forward).__globals__
+        vectors = clear["apply_mask_to_padding_states"](held.pop("vectors"), held.pop("mask"))
+        query, key, value = vectors.unflatten(-1, (heads, -1)).transpose(1, 2).chunk(3, -1)
+        decay = -module.slope_rate[None, :, :, 0].expand(query.shape[:3])
+        linear = LinearMap("lightning attention", "", decay, torch.ones_like(decay))
+        output = arguments[0].unflatten(-1, (heads, -1)).transpose(1, 2)
+        mixed = run.tap.mix(output, query, key, value, linear, site=run.site(module))
+        return None if mixed is output else (mixed.transpose(1, 2).flatten(2).to(output),)
+
+    stack.callback(module.register_forward_pre_hook(enter, with_kwargs=True).remove)
+    stack.callback(module.qkv_proj.register_forward_hook(project).remove)
+    stack.callback(module.norm.register_forward_pre_hook(read).remove)
