@@ -7,7 +7,6 @@ from typing import Any
 
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
-from attnviz.core.record import Prediction
 from attnviz.models.trained import folder
 
 
@@ -44,13 +43,6 @@ class Behavior:
     off: tuple[float, ...] = ()
     on: float | None = None
     next: frozenset[str] = frozenset()
-
-    def acts_at(self, prediction: Prediction, length: int, *, sentence: int = 0) -> int | None:
-        """Position with the most probable predicted word that is in `next`; None if no predicted word is in it."""
-        words = prediction.words(sentence=sentence)[:length]
-        positions = [position for position, word in enumerate(words) if word in self.next]
-        best = {position: prediction.most_probable(position, 1, sentence=sentence)[0][1] for position in positions}
-        return max(best, key=best.get, default=None)
 
 
 @dataclass(frozen=True)

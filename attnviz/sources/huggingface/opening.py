@@ -67,6 +67,8 @@ def read(folder: Path, name: str) -> Unweighted:
     Raises:
         AttnvizError: if one of them cannot be used, or if attnviz does not support the input of the model.
     """
+    import transformers
+
     config, pooling = configuration(folder, name), embedding.of_folder(folder)
     if of_sense := sense_class(config):
         *facts, sense = of_sense
@@ -79,7 +81,7 @@ def read(folder: Path, name: str) -> Unweighted:
     who = f"{faults.name(name)} ({class_name(config) or config.model_type})"
     if kind is None or not _reads_text(kind):
         raise not_of_text(who)
-    if config.is_encoder_decoder and task in ("vectors", "states"):
+    if config.is_encoder_decoder and auto is transformers.AutoModel:
         raise InputError(f"{who} has a decoder but no language modeling head; choose a model with one.")
     tokenizer, processor, notes = _tokenizer(folder, name), None, ()
     if has_senses(config):
