@@ -133,7 +133,7 @@ class Context:
         return f"This head {does}{evidence}{original}."
 
     def acts_at(self, behavior: Behavior) -> int | None:
-        """Position with the most probable predicted word that a behavior of the head is for; None without such a word."""
+        """Position with the most probable word that a behavior of the head is for; None without such a word."""
         if not self._predicts_words:
             return None
         original = self.record if self.before is None else self.before
