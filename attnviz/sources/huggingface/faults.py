@@ -3,11 +3,8 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 
 from attnviz.core.errors import AttnvizError, quoted
-
-INSTALL = "pip install 'transformers>=5.23,<6' sentencepiece protobuf"
 
 
 def name(value: object) -> str:
@@ -57,9 +54,3 @@ def is_failure(error: BaseException) -> bool:
 def of_memory(error: BaseException) -> bool:
     """Whether an error reports too little memory."""
     return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)
-
-
-def need_transformers() -> None:
-    """Raise AttnvizError if the libraries for models of Hugging Face are not installed."""
-    if not all(map(find_spec, ("transformers", "huggingface_hub"))):
-        raise AttnvizError(f"Models of Hugging Face need transformers, which is not installed here: {INSTALL}")

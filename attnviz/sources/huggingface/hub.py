@@ -98,9 +98,11 @@ def find(name: str) -> ModelLocation:
 
     Raises:
         InputError: if the name is not valid, not allowed here, or unknown.
-        AttnvizError: if the hub does not answer, or its files cannot be used.
+        AttnvizError: if transformers is not installed, the hub does not answer, or its files cannot be used.
     """
-    faults.need_transformers()
+    if not all(map(find_spec, ("transformers", "huggingface_hub"))):
+        install = "pip install 'transformers>=5.23,<6' sentencepiece protobuf"
+        raise AttnvizError(f"Models of Hugging Face need transformers, which is not installed here: {install}")
     from huggingface_hub import try_to_load_from_cache
 
     name, only = name.strip(), allowed()
