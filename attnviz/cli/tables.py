@@ -189,7 +189,7 @@ def _card(source: Source) -> list[str]:
         "What heads do": [(f"{place} {b.does} {b.evidence}",) for place, b in zip(places, card.behaviors, strict=True)],
         "What it cannot do": [(sentence,) for sentence in card.cannot],
     }
-    lines = [f"{card.title} ({source.provenance})", card.does, "", card.made, card.trained_on]
+    lines = [f"{card.title} ({source.provenance})", card.does, "", card.origin, card.trained_on]
     for title, rows in tables.items():
         lines += ["", f"{title}:", *(f"  {line}" for line in terminal.columns(rows))] if rows else []
     return lines

@@ -51,7 +51,7 @@ class Card:
 
     Attributes:
         title, does: display name, and a description in one sentence.
-        made: origin of the weights, and the minutes of training.
+        origin: origin of the weights, and the minutes of training.
         measured: results of the trained model on held-out texts.
         behaviors: behaviors of heads; first those without which the model loses the most accuracy.
         cannot: limits of the model, a sentence each.
@@ -61,7 +61,7 @@ class Card:
 
     title: str
     does: str
-    made: str
+    origin: str
     trained_on: str
     sizes: dict[str, int]
     measured: tuple[Measure, ...]
@@ -94,8 +94,9 @@ def from_json(data: dict[str, Any]) -> Card:
 
     behaviors = [behavior(**finding) for finding in data["findings"]]
     return Card(
-        **{name: data[name] for name in ("title", "does", "made", "trained_on", "sizes")},
+        **{name: data[name] for name in ("title", "does", "trained_on", "sizes")},
         **{name: tuple(data[name]) for name in ("cannot", "examples")},
+        origin=data["made"],
         measured=tuple(Measure(**measure) for measure in data["measured"]),
         behaviors=tuple(sorted(behaviors, key=lambda behavior: min(behavior.off) - behavior.on if behavior.off else 0)),
         opens=(Site(data["opens"]["kind"], data["opens"]["layer"]), data["opens"]["head"]),

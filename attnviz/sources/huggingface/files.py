@@ -190,9 +190,17 @@ def build(
         return instance
 
     sparing_others = type(model.__name__, (model,), {"get_init_context": classmethod(context), "__new__": make})
-    options |= {"local_files_only": True, "use_safetensors": True, "attn_implementation": "eager"}
-    options |= {"output_loading_info": True, "ignore_mismatched_sizes": True}  # the loading info names them
-    return sparing_others.from_pretrained(folder, config=config, dtype=dtype, **options)
+    return sparing_others.from_pretrained(
+        folder,
+        config=config,
+        dtype=dtype,
+        local_files_only=True,
+        use_safetensors=True,
+        attn_implementation="eager",
+        ignore_mismatched_sizes=True,  # the loading info names them
+        output_loading_info=True,
+        **options,
+    )
 
 
 class Typed(TorchFunctionMode):
