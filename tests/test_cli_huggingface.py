@@ -24,7 +24,7 @@ from families import build
 from attnviz import analysis, api
 from attnviz.cli import terminal
 from attnviz.core.edits import Edits, Site
-from attnviz.sources.huggingface import loading, trial
+from attnviz.sources.huggingface import hub, loading, trial
 from attnviz.sources.huggingface.hub import DownloadProgress
 
 ROOT = Path(__file__).parents[1]
@@ -245,10 +245,8 @@ def test_a_mistake_is_answered_in_one_line(run, folder, tmp_path, kind, argument
 
 
 def test_without_transformers_one_sentence_says_what_to_install(run, folder, monkeypatch):
-    from attnviz.sources.huggingface import faults
-
     loading._models.clear()
-    monkeypatch.setattr(faults, "find_spec", lambda name: None)
+    monkeypatch.setattr(hub, "find_spec", lambda name: None)
     status, _, err = run("export", CAT, "--model", folder("BertModel"))
 
     assert status == 2

@@ -59,7 +59,6 @@ class Facts:
         longest: largest number of tokens that the model reads; None if the model states no limit.
         dtype, device: dtype and device of the weights.
         commit: commit of the files, if they came from a hub.
-        labels: names of the labels of a classifier.
         notes: sentences on how the model was loaded that a user should know.
     """
 
@@ -71,7 +70,6 @@ class Facts:
     dtype: torch.dtype
     device: torch.device
     commit: str | None = None
-    labels: tuple[str, ...] = ()
     detail: str = ""
     notes: tuple[str, ...] = ()
 

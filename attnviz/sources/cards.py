@@ -7,7 +7,6 @@ from typing import Any
 
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
-from attnviz.core.record import Prediction
 from attnviz.models.trained import folder
 
 
@@ -45,13 +44,6 @@ class Behavior:
     on: float | None = None
     next: frozenset[str] = frozenset()
 
-    def acts_at(self, prediction: Prediction, length: int, *, sentence: int = 0) -> int | None:
-        """Position with the most probable predicted word that is in `next`; None if no predicted word is in it."""
-        words = prediction.words(sentence=sentence)[:length]
-        positions = [position for position, word in enumerate(words) if word in self.next]
-        best = {position: prediction.most_probable(position, 1, sentence=sentence)[0][1] for position in positions}
-        return max(best, key=best.get, default=None)
-
 
 @dataclass(frozen=True)
 class Card:
@@ -60,8 +52,6 @@ class Card:
     Attributes:
         title, does: display name, and a description in one sentence.
         origin: origin of the weights, and the minutes of training.
-        trained_on: description of the training texts.
-        sizes: sizes of the model by their names.
         measured: results of the trained model on held-out texts.
         behaviors: behaviors of heads; first those without which the model loses the most accuracy.
         cannot: limits of the model, a sentence each.
@@ -87,31 +77,27 @@ class Card:
 
 @cache
 def card(name: str) -> Card:
-    """Read the card of a shipped model.
-
-    Raises:
-        AttnvizError: if the file is missing or damaged, with its name.
-    """
+    """Read the card of a shipped model; raise AttnvizError if the file is missing or damaged, with its name."""
     try:
         return from_json(json.loads((folder(name) / "card.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError):
         raise AttnvizError(f"The card {name}/card.json is missing or damaged.") from None
 
 
 def from_json(data: dict[str, Any]) -> Card:
-    """Build a card from the data of its file, which `training.report.card` writes."""
-    behaviors = []
-    for finding in data["findings"]:
-        texts = {"role": finding["role"], "does": finding["does"], "evidence": finding["known"]}
-        shares = {name: tuple(finding.get(name, ())) for name in ("rates", "shares", "off")}
-        site, words = Site(finding["kind"], finding["layer"]), frozenset(finding.get("next", "").split())
-        behaviors.append(Behavior(site, tuple(finding["heads"]), **texts, **shares, on=finding.get("on"), next=words))
-    behaviors.sort(key=lambda behavior: min(behavior.off) - behavior.on if behavior.off else 0.0)
+    """Build a card from the data of its file, which `training.probe.card` writes."""
+
+    def behavior(role: str, does: str, known: str, **more: Any) -> Behavior:
+        numbers = {name: tuple(more.get(name, ())) for name in ("heads", "rates", "shares", "off")}
+        words = {"role": role, "does": does, "evidence": known, "next": frozenset(more.get("next", "").split())}
+        return Behavior(Site(more["kind"], more["layer"]), **numbers, **words, on=more.get("on"))
+
+    behaviors = [behavior(**finding) for finding in data["findings"]]
     return Card(
         **{name: data[name] for name in ("title", "does", "trained_on", "sizes")},
         **{name: tuple(data[name]) for name in ("cannot", "examples")},
         origin=data["made"],
         measured=tuple(Measure(**measure) for measure in data["measured"]),
-        behaviors=tuple(behaviors),
+        behaviors=tuple(sorted(behaviors, key=lambda behavior: min(behavior.off) - behavior.on if behavior.off else 0)),
         opens=(Site(data["opens"]["kind"], data["opens"]["layer"]), data["opens"]["head"]),
     )

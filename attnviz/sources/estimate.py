@@ -1,8 +1,7 @@
 """Time and memory that a run, or an analysis of attention maps, takes on this machine, and the memory that it has."""
 
-import ctypes
-import gc
 import time
+from bisect import bisect
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,9 +18,8 @@ from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.record import Record, Step
 from attnviz.sources.base import Source
 
-FEW, USUAL = 5e9, 5e9
-"""Operations of a run that is short on any machine, so that its speed need not be measured; and the operations per
-second that are assumed for it: any machine of the last ten years is faster."""
+USUAL = 5e9
+"""Operations per second of any machine of the last ten years; fewer operations need no measured speed."""
 A_WEIGHT, A_CALL = 2_000, 1e9
 """Cost of computing all metrics, in operations: for each attention weight, and for each call of any size."""
 NARROWEST = 64
@@ -67,11 +65,7 @@ def in_time(seconds: float) -> str:
 def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int = 1) -> Estimate:
     """Estimate the cost of a run over a number of sentences with `length` tokens each.
 
-    - seconds = (4 · cells · d_model for each attention call + 2 · tokens · parameters) / operations per second. The
-      cells of a head are the pairs that `core.attention.attend` computes: in long texts it skips tiles that a mask
-      blocks. A head narrower than `NARROWEST` counts as that wide. Decoders are assumed to be causal, encoders to have
-      no mask. A source that does not state its parameters is assumed to have 12 · d_model² per layer, as a
-      Transformer has. Token embeddings count only if the model predicts words with them.
+    - seconds: see `_operations`.
     - record_bytes = 4 · tokens · (3 · d_model per call + d_model + predicted words) + 8 · tokens · heads of all calls.
     - bytes = record_bytes + 32 · tokens · d_model for the activations of a layer + 4 · length² · `Facts.squares` for
       each sentence. Blocks of at most 64 MB are not counted.
@@ -86,10 +80,9 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
 def of_texts(source: Source, runs: Sequence[tuple[int, int]], edits: Edits = Edits()) -> Estimate:
     """Estimate the cost of measuring every head on many texts.
 
-    - seconds = (operations of all runs and of the texts that the model writes + `A_WEIGHT` for each attention weight
-      + `A_CALL` for each attention call) / operations per second. A model that writes is assumed to write as many
-      tokens as it reads, and processes all previous tokens again for each new token.
-    - bytes are those of the largest run.
+    The operations are those of all runs, of the texts that the model writes, `A_WEIGHT` for each attention weight and
+    `A_CALL` for each attention call. A model that writes is assumed to write as many tokens as it reads, and processes
+    all previous tokens again for each new token. The bytes are those of the largest run.
 
     Args:
         runs: pairs of the number of texts in a run and the number of tokens that each text is padded to.
@@ -107,9 +100,8 @@ def of_texts(source: Source, runs: Sequence[tuple[int, int]], edits: Edits = Edi
 def of_maps(step: Step, maps: int = 1, *, rows: range | None = None, columns: range | None = None) -> Estimate:
     """Estimate the cost of processing attention maps of a call, or a window of each map, block by block.
 
-    - seconds = 2 · maps · cells · (d_k + d_v, at least 2 · `NARROWEST`) / operations per second, as attention itself
-      takes. In a window, no cell is assumed to be blocked.
-    - bytes = 12 MiB for each map (a tile of 512 × 512 cells with 48 bytes each), and two blocks of 1 MiB.
+    The operations are 2 · (d_k + d_v, at least 2 · `NARROWEST`) for each cell. In a window, no cell is assumed to be
+    blocked. The bytes are 12 MiB for each map (a tile of 512 × 512 cells with 48 bytes each), and two blocks of 1 MiB.
     """
     queries, keys = step.shape[2:]
     whole = rows is None and columns is None and queries == keys and isinstance(step.mask, Mask)
@@ -128,16 +120,22 @@ def of_all_maps(record: Record) -> Estimate:
 
 def longest(source: Source, most: int, seconds: float, bytes: int, edits: Edits = Edits(), sentences: int = 1) -> int:
     """Largest number of tokens per sentence, up to `most`, for which a run stays within `seconds` and `bytes`."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high + 1) // 2
-        cost = estimate(source, middle, edits, sentences)
-        low, high = (middle, high) if cost.seconds <= seconds and cost.bytes <= bytes else (low, middle - 1)
-    return low
+
+    def exceeds(length: int) -> bool:
+        cost = estimate(source, length, edits, sentences)
+        return cost.seconds > seconds or cost.bytes > bytes
+
+    return bisect(range(1, most + 1), False, key=exceeds)
 
 
 def _operations(source: Source, length: int, edits: Edits, sentences: int) -> float:
-    """Number of operations of a run; see `estimate`."""
+    """Number of operations of a run: 4 · cells · d_model for each attention call + 2 · tokens · parameters.
+
+    The cells of a head are the pairs that `core.attention.attend` computes: in long texts it skips tiles that a mask
+    blocks. A head narrower than `NARROWEST` counts as that wide. Decoders are assumed to be causal, encoders to have no
+    mask. A source that does not state its parameters is assumed to have 12 · d_model² per layer, as a Transformer has.
+    Token embeddings count only if the model predicts words with them.
+    """
     cells = 0
     for site in source.sites:
         causal, edited = (Subsequent() if site.kind == "decoder" and edits.own_mask else None), edits.mask_at(site.kind)
@@ -160,7 +158,7 @@ def _computed_pairs(mask: Mask | None, length: int) -> int:
 
 
 def _seconds(operations: float) -> float:
-    return operations / (USUAL if operations < FEW else operations_per_second())
+    return operations / (USUAL if operations < USUAL else operations_per_second())
 
 
 @cache
@@ -189,26 +187,10 @@ def free_bytes(device: torch.device) -> int:
         return torch.cuda.mem_get_info(device)[0] + reserve
     if device.type == "mps":
         return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
+    free = psutil.virtual_memory().available
     with suppress(OSError, ValueError):  # no control group of Linux, or "max": no limit
         limit, used = (int((GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
-        lines = (GROUP / "memory.stat").read_text().splitlines()
-        # the system frees the cache of inactive files when memory is needed
-        used -= sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
-        return min(psutil.virtual_memory().available, limit - used)
-    return psutil.virtual_memory().available
-
-
-def used_bytes() -> int:
-    """Bytes that this process and its child processes use."""
-    own, total = psutil.Process(), 0
-    for process in (own, *own.children(recursive=True)):
-        with suppress(psutil.Error):  # it has ended
-            total += process.memory_info().rss
-    return total
-
-
-def give_back() -> None:
-    """Return freed memory to the system; without this call the C library may keep it for later allocations."""
-    gc.collect()
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
+        words = (GROUP / "memory.stat").read_text().split()
+        inactive = int(words[words.index("inactive_file") + 1])  # cache of files, which is freed when needed
+        return min(free, limit - used + inactive)
+    return free

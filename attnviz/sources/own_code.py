@@ -65,11 +65,8 @@ def value_of(file: str, name: str) -> Any:
         spec.loader.exec_module(module)
     if not hasattr(module, name):
         own = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-        has = f"It has: {', '.join(own)}." if own else "It defines nothing."
-        raise InputError(f"{path.name} has no {quoted(name)}. {has}")
+        raise InputError(f"{path.name} has no {quoted(name)}. It has: {', '.join(own) or 'nothing'}.")
     value = getattr(module, name)
-    if isinstance(value, Source):
-        return value
     if inspect.isfunction(value) and required_arguments(value) == 1:
         return Recorded.of(value)
     with errors_said():
@@ -95,6 +92,7 @@ class Recorded(Saved):
 
     make: Callable[[Edits], Record]
     alone = ""
+    does = "Your own model, run in its own code on one input. Nothing of it was measured here."
     lock = LOCK
 
     @classmethod
@@ -104,12 +102,12 @@ class Recorded(Saved):
         Raises:
             InputError: if the function raises, with the line, or does not return a record.
         """
-        record = _record_with(make, Edits())
+        with errors_said():
+            record = make(Edits())
+        if not isinstance(record, Record):
+            problem = f"The function returned {quoted(type(record).__name__)}"
+            raise InputError(f"{problem}; it takes Edits and gives a Record, see attnviz.capture.")
         return cls(record.source, record, make)
-
-    @property
-    def does(self) -> str:
-        return "Your own model, run in its own code on one input. Nothing of it was measured here."
 
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
@@ -122,18 +120,8 @@ class Recorded(Saved):
         if edits == Edits() or targets or self.read_only:
             return super().run(sentences, edits, targets)
         self.check_own(sentences)
-        with self.lock:
-            return replace(_record_with(self.make, edits), edits=edits)
-
-
-def _record_with(make: Callable[[Edits], Record], edits: Edits) -> Record:
-    """Call a function with edits; raise InputError if it raises or does not return a record."""
-    with errors_said():
-        record = make(edits)
-    if not isinstance(record, Record):
-        problem = f"The function returned {quoted(type(record).__name__)}"
-        raise InputError(f"{problem}; it takes Edits and gives a Record, see attnviz.capture.")
-    return record
+        with self.lock, errors_said():
+            return replace(self.make(edits), edits=edits)
 
 
 @contextmanager
@@ -148,11 +136,12 @@ def errors_said() -> Iterator[None]:
     except AttnvizError:
         raise
     except (Exception, SystemExit) as error:
-        lines = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-        lines = [(file, line) for file, line in lines if not file.startswith(_OTHERS)]
-        what = " ".join(str(error).split())
         if isinstance(error, SyntaxError):
             lines, what = [(error.filename, error.lineno)], error.msg
+        else:
+            frames = traceback.extract_tb(error.__traceback__)
+            lines = [(frame.filename, frame.lineno) for frame in frames if not frame.filename.startswith(_OTHERS)]
+            what = " ".join(str(error).split())
         location = f"Line {lines[-1][1]} of {Path(str(lines[-1][0])).name}" if lines else "Code outside of attnviz"
         raise InputError(f"{location} raised {type(error).__name__}: {what[:300]}") from error
 
@@ -170,13 +159,11 @@ def in_evaluation(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
+@torch.no_grad()
 def moment_of(model: nn.Module) -> int:
     """Hash that changes when a weight does, of torch's version counts and of the first numbers of each tensor."""
-    tensors = [*model.parameters(), *model.buffers()]
-    with torch.no_grad():
-        sums = [
-            float(tensor.detach().reshape(-1)[:8].double().nan_to_num().sum()) if tensor.numel() else 0.0
-            for tensor in tensors
-        ]
-    counted = ((id(tensor), tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in tensors)
-    return hash((tuple(counted), tuple(sums)))
+    moments = []
+    for tensor in (*model.parameters(), *model.buffers()):
+        first = tuple(tensor.detach().reshape(-1)[:8].double().nan_to_num().tolist())
+        moments.append((id(tensor), tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version, first))
+    return hash(tuple(moments))

@@ -28,10 +28,9 @@ def donors(
         InputError: if there is no such site, head or position, or if the texts differ in length and no position is
             given, with the numbers.
     """
-    tensors: dict[tuple, dict[str, Tensor]] = {}
-    texts = dict.fromkeys(take.text for take in takes)
-    entered = {text: frozenset(t.site for t in takes if t.part == "stream" and t.text == text) for text in texts}
-    records, taken = {text: run(text, entered[text]) for text in texts}, []
+    records, tensors, taken = {}, {}, []
+    for text in dict.fromkeys(take.text for take in takes):
+        records[text] = run(text, frozenset(take.site for take in takes if take.part == "stream" and take.text == text))
     for take in takes:
         record = records[take.text]
         step = record.step(take.site)
@@ -50,11 +49,10 @@ def donors(
 
 def _check_lengths(take: Take, own: Sentence, other: Sentence) -> None:
     """Raise InputError if two texts do not have the lengths or the positions that a `Take` needs."""
-    lengths = f"{quoted(own.text)} has {counted(own.length, 'token')} and {quoted(other.text)} {other.length}"
-    if take.part == "pattern" and own.length != other.length:
-        raise InputError(f"{lengths}, but a pattern has a weight for each of them: take an output or values instead.")
-    if take.position is None and own.length != other.length:
-        raise InputError(f"{lengths}: take at one position, and say which one of the other text stands for it.")
+    if own.length != other.length and (take.part == "pattern" or take.position is None):
+        lengths = f"{quoted(own.text)} has {counted(own.length, 'token')} and {quoted(other.text)} {other.length}"
+        how = "take at one position, from an output or values, and say which one of the other text stands for it"
+        raise InputError(f"{lengths}: {how}.")
     first = take.position if take.from_position is None else take.from_position
     for position, sentence in ((take.position, own), (first, other)):
         if position is not None and position >= sentence.length:

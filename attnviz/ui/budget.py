@@ -1,11 +1,16 @@
 """Limits in seconds and bytes for a run or a picture on this server, and the errors above these limits."""
 
+import ctypes
+import gc
 import math
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+
+import psutil
 
 from attnviz.core.amounts import size
 from attnviz.core.edits import Edits
@@ -78,12 +83,28 @@ def check_memory(needed: int, let_go: Callable[[], object]) -> None:
     if not public():
         return
     most = int(1e9 * _number(GIGABYTES)) - needed
-    if estimate.used_bytes() > most and time.monotonic() > _emptied + EMPTIED:
+    if used_bytes() > most and time.monotonic() > _emptied + EMPTIED:
         let_go()
-        estimate.give_back()
+        give_back()
         _emptied = time.monotonic()
-    if estimate.used_bytes() > most:
+    if used_bytes() > most:
         raise Busy("This server has no memory left for another run; try again in a minute.")
+
+
+def used_bytes() -> int:
+    """Bytes that this process and its child processes use."""
+    own, total = psutil.Process(), 0
+    for process in (own, *own.children(recursive=True)):
+        with suppress(psutil.Error):  # it has ended
+            total += process.memory_info().rss
+    return total
+
+
+def give_back() -> None:
+    """Return freed memory to the system; without this call the C library may keep it for later allocations."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def cost(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:

@@ -13,7 +13,7 @@ from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, did_you_mean
 from attnviz.core.progress import Job
 from attnviz.sources.base import Source
-from attnviz.sources.huggingface import faults, hub
+from attnviz.sources.huggingface import hub
 from attnviz.sources.huggingface.hub import DownloadProgress, ModelLocation
 from attnviz.ui import cache, runs
 from attnviz.ui.hosts import serves_others
@@ -128,13 +128,8 @@ def _place(name: str) -> ModelLocation:
     """
     memory = session().memory
     if ("place", name) not in memory:
-        memory["place", name] = runs.get(("find", name), partial(_find, name), Loading(name), jobs=runs.LOADS)
+        memory["place", name] = runs.get(("find", name), partial(hub.find, name), Loading(name), jobs=runs.LOADS)
     return memory["place", name]
-
-
-def _find(name: str) -> ModelLocation:
-    faults.need_transformers()
-    return hub.find(name)
 
 
 def _source(name: str) -> Source:

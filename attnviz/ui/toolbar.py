@@ -133,12 +133,15 @@ class Context:
         return f"This head {does}{evidence}{original}."
 
     def acts_at(self, behavior: Behavior) -> int | None:
-        """Position in this text where a behavior of the head is visible; None if there is no such position."""
+        """Position with the most probable word that a behavior of the head is for; None without such a word."""
         if not self._predicts_words:
             return None
         original = self.record if self.before is None else self.before
-        length = original.read[self.sentence].length
-        return behavior.acts_at(original.prediction, length, sentence=self.sentence)
+        prediction, sentence = original.prediction, self.sentence
+        words = prediction.words(sentence=sentence)[: original.read[sentence].length]
+        positions = [position for position, word in enumerate(words) if word in behavior.next]
+        best = {position: prediction.most_probable(position, 1, sentence=sentence)[0][1] for position in positions}
+        return max(best, key=best.get, default=None)
 
     @cached_property
     def most_moved(self) -> int | None:

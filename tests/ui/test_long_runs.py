@@ -102,7 +102,7 @@ def test_a_canceled_run_ends_and_leaves_text_and_state(slow):
 
 def test_beyond_the_budget_one_sentence_has_the_numbers_and_ways_on(monkeypatch):
     monkeypatch.setattr(estimate, "operations_per_second", lambda: 1e9)
-    monkeypatch.setattr(estimate, "FEW", 0)
+    monkeypatch.setattr(estimate, "USUAL", 0)
     monkeypatch.setattr(budget, "_number", {budget.SECONDS: 0.01, budget.GIGABYTES: 1.0}.__getitem__)
 
     app = opened(model="constructed", text="the cat sat on the mat " * 50)
@@ -133,7 +133,7 @@ def test_a_budget_that_is_no_number_is_one_sentence(name, value, monkeypatch):
 def public_app(monkeypatch):
     """Make the app public, with its default bounds."""
     monkeypatch.setenv("ATTNVIZ_PUBLIC", "1")
-    monkeypatch.setattr(estimate, "used_bytes", lambda: 0)  # the process of the tests may have a browser, too
+    monkeypatch.setattr(budget, "used_bytes", lambda: 0)  # the process of the tests may have a browser, too
     kept = hosts.public, budget._number
     for function in kept:
         function.cache_clear()
@@ -146,8 +146,8 @@ def public_app(monkeypatch):
 def test_a_public_server_without_memory_lets_go_of_what_it_keeps_and_then_refuses_runs(public_app, monkeypatch):
     """The memory released may be enough."""
     used, freed = [0], [0]
-    monkeypatch.setattr(estimate, "used_bytes", lambda: used[0])
-    monkeypatch.setattr(estimate, "give_back", lambda: used.__setitem__(0, used[0] - freed[0]))
+    monkeypatch.setattr(budget, "used_bytes", lambda: used[0])
+    monkeypatch.setattr(budget, "give_back", lambda: used.__setitem__(0, used[0] - freed[0]))
     opened(model="constructed", text=TEXT)
     before = cache.SHARED.bytes
     used[0] = 1_000_000_000

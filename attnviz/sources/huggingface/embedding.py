@@ -1,16 +1,15 @@
 """Pooling of sentence-transformers: one vector per sentence from the vectors of its tokens."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from attnviz.core.display import in_title
 from attnviz.core.tokens import Sentence
+from attnviz.sources.huggingface import files
 
 MODULES, SETTINGS = "modules.json", "config_sentence_transformers.json"
 MODES: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
@@ -56,12 +55,12 @@ def of_folder(folder: Path) -> Pooling:
     if not any(path == folder.name or root == folder for path, kind in modules if kind == "Transformer"):
         return Pooling()
     left_out = tuple(path for path, kind in modules if kind not in ("Transformer", "Pooling", "Normalize"))
-    settings = _read(root / SETTINGS)
+    settings = files.read_json(root / SETTINGS)
     prompts = settings.get("prompts") if isinstance(settings, dict) else None
     prompt = prompts.get(settings.get("default_prompt_name")) if isinstance(prompts, dict) else None
     prompt = prompt if isinstance(prompt, str) else ""
     for path, kind in modules:
-        if kind == "Pooling" and isinstance(settings := _read(root / path / "config.json"), dict):
+        if kind == "Pooling" and isinstance(settings := files.read_json(root / path / "config.json"), dict):
             # older versions have a flag for each mode, such as "pooling_mode_cls_token"
             flags = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value]
             older = [flag.removeprefix("pooling_mode_").removesuffix("s").removesuffix("_token") for flag in flags]
@@ -83,14 +82,7 @@ def inside(folder: Path) -> Path | None:
 
 def _modules(folder: Path) -> list[tuple[str, str]]:
     """Folders and class names of the modules of sentence-transformers; empty if the folder does not list any."""
-    listed = _read(folder / MODULES)
+    listed = files.read_json(folder / MODULES)
     modules = [module for module in listed if isinstance(module, dict)] if isinstance(listed, list) else []
     pairs = [(str(module.get("path", "")), str(module.get("type", ""))) for module in modules]
     return [(path, kind.rpartition(".")[2]) for path, kind in pairs if path in ("", Path(path).name)]
-
-
-def _read(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None

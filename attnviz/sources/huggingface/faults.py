@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 
 from attnviz.core.errors import AttnvizError, quoted
 
@@ -55,10 +54,3 @@ def is_failure(error: BaseException) -> bool:
 def of_memory(error: BaseException) -> bool:
     """Whether an error reports too little memory."""
     return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)
-
-
-def need_transformers() -> None:
-    """Raise AttnvizError if the libraries for models of Hugging Face are not installed."""
-    if not all(map(find_spec, ("transformers", "huggingface_hub"))):
-        what = "Models of Hugging Face and 'shapes' need transformers, which is not installed here"
-        raise AttnvizError(f"{what}: pip install 'attnviz[huggingface]'.")

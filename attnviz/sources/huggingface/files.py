@@ -8,7 +8,7 @@ for the previous one. Runs need not wait, as the default dtype is not changed he
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
@@ -35,6 +35,8 @@ PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 OF_TRAINER = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
 """Pickles that `Trainer` writes beside weights."""
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+LARGER = 4
+"""Largest model that is built, in parts of the numbers that its files hold: tied and computed weights are in none."""
 CONVERSIONS = frozenset({"float", "double", "half", "bfloat16"})
 """Methods of a tensor that convert it to the dtype in their name."""
 
@@ -77,12 +79,6 @@ def read_json(path: Path) -> Any:
         return None
 
 
-def wanted(names: Iterable[str]) -> list[str]:
-    """Select the files to fetch: configuration and tokenizer, then one set of safetensors; no code and no pickle."""
-    small = sorted(filter(SMALL.fullmatch, names))
-    return [*small, *([SINGLE] if SINGLE in names else sorted(filter(SHARD.fullmatch, names)))]
-
-
 def weights(folder: Path) -> tuple[Path, ...]:
     """Weight files that transformers would load from a folder; empty if there are none.
 
@@ -114,26 +110,23 @@ def headers(folder: Path, model: str) -> tuple[int, torch.dtype]:
     for path in weights(folder):
         try:
             with safe_open(path, "pt") as file:
-                for name in file.keys():  # noqa: SIM118 (not a dict)
-                    part = file.get_slice(name)
+                for part in map(file.get_slice, file.keys()):
                     per_item = 2 if part.get_dtype() == "U8" else 1  # two numbers of 4 bits in a byte
                     numbers[part.get_dtype()] += per_item * prod(part.get_shape())
         except (SafetensorError, OSError):
             what = f"The weights {path.name} of {faults.name(model)} are damaged"
             raise AttnvizError(f"{what}: delete the file, and fetch it again.") from None
-    usual = max((name for name in numbers if name in DTYPES), key=numbers.get, default=None)
-    if usual is None:
-        types = ", ".join(numbers)
-        raise InputError(f"{faults.name(model)} has weights of a type that attnviz does not read: {types}.")
+    usual = max(numbers, key=lambda name: (name in DTYPES, numbers[name]), default=None)
+    if usual not in DTYPES:
+        raise InputError(f"{faults.name(model)} has weights of a type that attnviz does not read: {usual}.")
     return numbers.total(), DTYPES[usual]
 
 
 def whole(folder: Path) -> bool:
     """Whether a folder is complete: it has a configuration, weights, and a tokenizer or a preprocessor."""
-    names = {path.name for path in folder.iterdir()}
-    others = {name for name in names if SMALL.fullmatch(name)} - {CONFIG, INDEX, "generation_config.json"}
+    small = {path.name for path in folder.iterdir() if SMALL.fullmatch(path.name)}
     try:
-        return CONFIG in names and bool(weights(folder)) and bool(others)
+        return CONFIG in small and bool(weights(folder) and small - {CONFIG, INDEX, "generation_config.json"})
     except AttnvizError:
         return False
 
@@ -172,21 +165,17 @@ def build(
     folder: Path,
     config: Any,
     dtype: torch.dtype,
-    *,
-    prefix: str = "",
-    check: Callable[[nn.Module], None] = lambda model: None,
-    packed: bool = False,
+    numbers: int | None = None,
+    **options: Any,
 ) -> tuple[nn.Module, dict[str, Any]]:
     """Build a model of a class with the weights of a folder, and return its loading info, too.
 
     The subclass here replaces the context in which `from_pretrained` builds, as that would set the default dtype.
 
     Args:
-        prefix: prefix to remove from the names of the weights.
-        check: function that gets the model before its weights are read, on the device "meta"; its errors end the build.
-        packed: whether the weights are packed to 4 bits, and have to be unpacked.
+        numbers: number of parameters in the files; a much larger model is refused before its weights are read.
+        options: more options of `from_pretrained`.
     """
-    from transformers import Mxfp4Config
 
     def context(cls: Any, dtype: torch.dtype, *rest: Any) -> list[Any]:
         typed = [] if dtype is torch.get_default_dtype() else [Typed(dtype)]
@@ -194,11 +183,12 @@ def build(
 
     def make(cls: Any, *args: Any, **kwargs: Any) -> nn.Module:
         instance = model(*args, **kwargs)
-        check(instance)
+        needed = sum(parameter.numel() for parameter in instance.parameters())
+        if numbers is not None and needed > LARGER * numbers:
+            what = f"config.json describes a model of {needed:,} numbers, and the files hold {numbers:,}"
+            raise InputError(f"{what}. They do not belong together; fetch both again.")
         return instance
 
-    options = {"quantization_config": Mxfp4Config(dequantize=True)} if packed else {}
-    options |= {"key_mapping": {f"^{re.escape(prefix)}": ""}} if prefix else {}
     sparing_others = type(model.__name__, (model,), {"get_init_context": classmethod(context), "__new__": make})
     return sparing_others.from_pretrained(
         folder,
@@ -216,8 +206,7 @@ def build(
 class Typed(TorchFunctionMode):
     """Context in which new tensors of this thread get a dtype in place of torch's default dtype.
 
-    It applies if a call has no floating input and no dtype. It also applies to a tensor of the default dtype that is
-    converted *to* the default dtype, which transformers writes as `table.to(torch.get_default_dtype())`.
+    It applies if a call has no floating input and no dtype, and to `table.to(torch.get_default_dtype())`.
     """
 
     def __init__(self, dtype: torch.dtype):

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from attnviz.core.amounts import size
-from attnviz.core.errors import AttnvizError, Canceled, InputError, quoted
+from attnviz.core.errors import AttnvizError, Canceled, InputError, check_no_picture, quoted
 from attnviz.sources.huggingface import embedding, faults, files
 from attnviz.sources.huggingface.files import File
 
@@ -31,7 +31,6 @@ HOSTS = ("huggingface.co", "hf.co")
 SETTINGS = {"HF_HUB_DISABLE_TELEMETRY": True, "HF_HUB_DISABLE_XET": True, "DOWNLOAD_CHUNK_SIZE": 1 << 16}
 """Settings of `huggingface_hub` from the first request on: no telemetry, and only HTTP, in small chunks, so that
 redirects can be checked and a download ends soon after it is canceled."""
-CONVERTED = "save the tokenizer there, too, and give that folder."
 
 
 @dataclass(frozen=True)
@@ -99,9 +98,11 @@ def find(name: str) -> ModelLocation:
 
     Raises:
         InputError: if the name is not valid, not allowed here, or unknown.
-        AttnvizError: if the hub does not answer, or its files cannot be used.
+        AttnvizError: if transformers is not installed, the hub does not answer, or its files cannot be used.
     """
-    faults.need_transformers()
+    if not all(map(find_spec, ("transformers", "huggingface_hub"))):
+        what = "Models of Hugging Face and 'shapes' need transformers, which is not installed here"
+        raise AttnvizError(f"{what}: pip install 'attnviz[huggingface]'.")
     from huggingface_hub import try_to_load_from_cache
 
     name, only = name.strip(), allowed()
@@ -130,14 +131,13 @@ def fetch(
 
     Raises:
         Canceled: if `report` returns False.
-        AttnvizError: if the files are too large, with the numbers, or if the download fails, with the reason.
+        AttnvizError: if the download fails, with the reason.
     """
     if place.kind != "download":
         return place
     from huggingface_hub import hf_hub_download
     from tqdm.auto import tqdm
 
-    _check_size(place)
     (model, revision), done = _split_name(place.name), 0
 
     def count(new: int, what: str = "fetching") -> None:
@@ -156,18 +156,18 @@ def fetch(
         def update(self, n: float | None = 1) -> None:
             count(int(n or 0))
 
-    def download(names: list[str]) -> None:
-        for name in names:
+    def download(of_weights: bool) -> None:
+        for file in (file for file in place.files if file.is_weights == of_weights):
             count(0)
             options = {"revision": revision, "cache_dir": _cache(), "etag_timeout": SECONDS}
-            hf_hub_download(model, name, tqdm_class=ReportingBar, **options)
-            if not (place.folder / name).is_file():  # the revision has another commit by now
+            hf_hub_download(model, file.name, tqdm_class=ReportingBar, **options)
+            if not (place.folder / file.name).is_file():  # the revision has another commit by now
                 raise AttnvizError(f"{faults.name(model)} changed at {endpoint()} while it was fetched. Try again.")
 
     with _guarded_requests(model, revision):
-        download([files.CONFIG, *(file.name for file in place.files if not file.is_weights)])
+        download(of_weights=False)
         check(place.folder)
-        download([file.name for file in place.files if file.is_weights])
+        download(of_weights=True)
     done = 0
     for file in place.files:
         file.check(place.folder, place.name)
@@ -199,34 +199,36 @@ def no_model(model: str, names: Iterable[str], folder: Path | None = None) -> In
     """
     names, place = sorted(names), folder or model
     pickled = next((file for file in names if file.endswith(files.PICKLED) and file not in files.OF_TRAINER), "")
-    weights = pickled or next((file for file in names if file.endswith(".safetensors")), "")
+    weights = pickled or next((file for file in names if file.endswith((".safetensors", ".gguf"))), "")
     steps = sorted((int(match[1]), file) for file in names if (match := files.CHECKPOINT.fullmatch(file)))
     if files.ADAPTER in names:
-        what = "holds an adapter (LoRA), not a whole model. Merge it with the class of PEFT for its task, as in"
-        line = f'peft.AutoPeftModelForCausalLM.from_pretrained("{place}").merge_and_unload().save_pretrained("merged")'
-        how = f"{what} {line}, {CONVERTED} In Python, attnviz.load(model, tokenizer) shows a model of PEFT."
-    elif gguf := next((file for file in names if file.endswith(".gguf")), ""):
-        what = "holds weights as GGUF, which attnviz does not read. Convert it, with `pip install gguf`"
-        line = f'AutoModelForCausalLM.from_pretrained("{place}", gguf_file="{gguf}").save_pretrained("converted")'
-        how = f"{what}: {line}, {CONVERTED}"
+        line = f'peft.AutoPeftModelForCausalLM.from_pretrained("{place}").merge_and_unload()'
+        why = f"holds an adapter (LoRA), not a whole model. Merge it with the class of PEFT for its task: {line}"
+    elif weights.endswith(".gguf"):
+        line = f'AutoModelForCausalLM.from_pretrained("{place}", gguf_file="{weights}")'
+        why = f"holds weights as GGUF, which attnviz does not read. Convert it, with `pip install gguf`: {line}"
     elif files.CONFIG in names and pickled:
         settings = files.read_json(folder / files.CONFIG) if folder else None
-        kind = str((settings.get("architectures") or [""])[0]) if isinstance(settings, dict) else ""
-        what = f"holds its weights as pickle ({pickled}), which can run code: attnviz does not open it. If you trust it"
+        listed = settings.get("architectures") if isinstance(settings, dict) else None
+        kind = str(listed[0]) if isinstance(listed, list) and listed else ""
         line = f'transformers.{kind if kind.isidentifier() else "AutoModel"}.from_pretrained("{place}")'
-        how = f'{what}, convert it: {line}.save_pretrained("converted"), {CONVERTED}'
-    elif files.CONFIG in names:
-        how = "has a config.json and no model.safetensors. Give a folder that save_pretrained has written."
-    elif weights:
-        what = f"holds weights ({weights}) without config.json, such as a state_dict. Load it into its model"
-        how = f"{what}, and save that by model.save_pretrained(folder), or give it to attnviz.capture(model)."
-    elif steps:
-        listed = ", ".join(file for _, file in steps[:6]) + (", ..." if len(steps) > 6 else "")
-        last = faults.name(f"{place}/{steps[-1][1]}")
-        how = f"holds no model itself, but checkpoints: {listed}. Give one, as in {last}."
+        why = f"holds its weights as pickle ({pickled}), which can run code. If you trust it, convert it: {line}"
     else:
-        how = "has no config.json: it is no model of transformers. Give one that save_pretrained has written."
-    return InputError(f"{faults.name(model)} {how}")
+        give = "Give a folder that save_pretrained has written."
+        if files.CONFIG in names:
+            why = f"has a config.json and no model.safetensors. {give}"
+        elif weights:
+            how = "Load it into its model, and give that to attnviz.capture(model), or save it by save_pretrained"
+            why = f"holds weights ({weights}) without config.json, such as a state_dict. {how}."
+        elif steps:
+            last = faults.name(f"{place}/{steps[-1][1]}")
+            listed = ", ".join(file for _, file in steps)
+            why = f"holds no model itself, but checkpoints: {listed}. Give one, as in {last}."
+        else:
+            why = f"has no config.json: it is no model of transformers. {give}"
+        return InputError(f"{faults.name(model)} {why}")
+    saved = '.save_pretrained("converted"), save the tokenizer there, too, and give that folder.'
+    return InputError(f"{faults.name(model)} {why}{saved}")
 
 
 def _folder(name: str) -> ModelLocation | None:
@@ -237,6 +239,7 @@ def _folder(name: str) -> ModelLocation | None:
     if os.path.isdir(path) and os.access(path, os.R_OK):
         names, folder = os.listdir(path), path
     elif os.path.exists(path):
+        check_no_picture(path.name)
         names, folder = [path.name], path.parent
     elif looks_like_path:
         what = f"The folder {faults.name(name)} is not there"
@@ -267,7 +270,11 @@ def _split_name(name: str) -> tuple[str, str | None]:
 
 
 def _hub_model(name: str) -> ModelLocation:
-    """Location of a model on a hub, with the files that have to be fetched."""
+    """Location of a model on a hub, with the files that have to be fetched.
+
+    Raises:
+        InputError: if a download is larger than the limit or the free space of the disk, with both numbers.
+    """
     from huggingface_hub import HfApi, get_hf_file_metadata, get_token, hf_hub_url
 
     model, revision = _split_name(name)
@@ -277,30 +284,27 @@ def _hub_model(name: str) -> ModelLocation:
         if files.CONFIG in listed:
             url = hf_hub_url(model, files.CONFIG, revision=info.sha)  # the list of a gated model's files is public
             get_hf_file_metadata(url, token=get_token(), timeout=SECONDS)
-    wanted = [
+    weights = [files.SINGLE] if files.SINGLE in listed else sorted(filter(files.SHARD.fullmatch, listed))
+    wanted = [  # configuration and tokenizer, then one set of safetensors; no code and no pickle
         File(file, listed[file].size, listed[file].lfs.sha256 if listed[file].lfs else listed[file].blob_id)
-        for file in files.wanted(listed)
+        for file in (*sorted(filter(files.SMALL.fullmatch, listed)), *weights)
     ]
-    if files.CONFIG not in listed or not any(file.is_weights for file in wanted):
+    if files.CONFIG not in listed or not weights:
         raise no_model(name, listed)
     folder = _cache() / f"models--{model.replace('/', '--')}" / "snapshots" / info.sha
     missing = tuple(file for file in wanted if not (folder / file.name).is_file())
     place = ModelLocation(name, "download", folder, info.sha, missing)
-    _check_size(place)
+    most, what = os.environ.get("ATTNVIZ_MAX_DOWNLOAD") or str(MOST), f"The files of {faults.name(name)} have"
+    if not re.fullmatch(r"[0-9_]{1,20}", most):
+        raise InputError(f"ATTNVIZ_MAX_DOWNLOAD is {quoted(most)}; it must be a number of bytes such as {MOST}.")
+    if place.size > int(most):
+        how = f"at most {size(int(most))} are fetched. Set ATTNVIZ_MAX_DOWNLOAD, or choose another"
+        raise InputError(f"{what} {size(place.size)}; {how}.")
+    free = shutil.disk_usage(next(path for path in (_cache(), *_cache().parents) if path.is_dir())).free
+    if place.size > free:
+        how = f"the disk with the cache has {size(free)} left. Free some, or set HF_HOME"
+        raise InputError(f"{what} {size(place.size)}, and {how}.")
     return place
-
-
-def _check_size(place: ModelLocation) -> None:
-    """Raise InputError if a download is larger than the limit or the free space of the disk, with both numbers."""
-    text = os.environ.get("ATTNVIZ_MAX_DOWNLOAD") or str(MOST)
-    if not re.fullmatch(r"[0-9_]{1,20}", text):
-        raise InputError(f"ATTNVIZ_MAX_DOWNLOAD is {quoted(text)}; it must be a number of bytes such as {MOST}.")
-    what = f"The files of {faults.name(place.name)} have {size(place.size)}"
-    if place.size > (most := int(text)):
-        raise InputError(f"{what}; at most {size(most)} are fetched. Set ATTNVIZ_MAX_DOWNLOAD, or choose another.")
-    folder = next(path for path in (_cache(), *_cache().parents) if path.is_dir())
-    if place.size > (free := shutil.disk_usage(folder).free):
-        raise InputError(f"{what}, and the disk with the cache has {size(free)} left. Free some, or set HF_HOME.")
 
 
 @contextmanager

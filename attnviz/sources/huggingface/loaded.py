@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from threading import Lock
 from typing import Any
@@ -39,10 +40,7 @@ class Turns:
             yield
             return
         with self._lock:
-            before = [(part, vars(part).copy()) for part in self._parts]
-            for _, attributes in before:
-                buffers = attributes["_buffers"].items()
-                attributes["_buffers"] = {name: None if buffer is None else buffer.clone() for name, buffer in buffers}
+            before = [(part, vars(part) | {"_buffers": deepcopy(part._buffers)}) for part in self._parts]
             try:
                 yield
             finally:

@@ -1,8 +1,10 @@
 """Load a model and its tokenizer from a name or a folder, and keep the models of this process while memory lasts."""
 
 import os
+import re
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,9 @@ from attnviz.sources.huggingface.opening import Unweighted
 
 UNREAD = ("pooler.",)
 """Weights that may be missing where only vectors of tokens are read."""
-LARGER = 4
-"""Largest model that is built, in parts of the numbers that its files hold: tied and computed weights are in none."""
 RUN = 0.1
 """Memory for runs as a share of the model's memory; each run is also checked by itself, see `sources.estimate`."""
+SMALLER = "Choose a smaller model"
 SHARE = 0.5
 """Part of the memory free at the start that models may keep; runs and records need the rest."""
 
@@ -48,20 +49,20 @@ def loaded_model(name: str, report: Report = lambda progress: None) -> Loaded:
     return _models.get(name, make)
 
 
-def make_room(needs: int, device: torch.device, own: int = 0) -> int | None:
+def make_room(needs: int, device: torch.device, what: str, how: str, own: int = 0) -> None:
     """Evict other models until a device has enough memory.
 
     Args:
         needs: bytes that are needed.
+        what, how: beginning of the error, such as "5 tokens need", and its way out.
         own: bytes of the model itself, if it is in the cache.
 
-    Returns:
-        None; or the free bytes if they are too few, even without all other models.
+    Raises:
+        InputError: with both numbers, if there is too little memory even without all other models.
     """
     while needs > (free := free_bytes(device)):
         if _models.bytes - own < needs - free or not _models.let_go(needs - free):
-            return free
-    return None
+            raise InputError(f"{what} about {size(needs)} of memory, and {size(free)} are free here. {how}.")
 
 
 def load(name: str, report: Report = lambda progress: None) -> Loaded:
@@ -83,7 +84,8 @@ def load(name: str, report: Report = lambda progress: None) -> Loaded:
             return opening.read(folder, place.name)
 
     if place.kind == "download":
-        _check_fits(sum(file.size for file in place.files if file.is_weights), devices()[-1], place.name)
+        needs = sum(file.size for file in place.files if file.is_weights)
+        make_room(needs, devices()[-1], f"{faults.name(place.name)} needs", SMALLER)
         place = hub.fetch(place, report, check=read)
     if not files.weights(place.folder):
         raise hub.no_model(place.name, os.listdir(place.folder), place.folder)
@@ -117,13 +119,13 @@ def _build(place: hub.ModelLocation, parts: Unweighted) -> Loaded:
         needs = round(numbers * dtype.itemsize * (1 + RUN))
         if needs <= free_bytes(device):
             break
-    _check_fits(needs, device, place.name)
+    make_room(needs, device, f"{faults.name(place.name)} needs", SMALLER)
 
     config, dense = parts.config, None
     if getattr(config, "attention_type", None) == "block_sparse":  # BigBird reads texts up to `dense` by full attention
         config.attention_type, dense = "original_full", (5 + 2 * config.num_random_blocks) * config.block_size
     model, prefix, unread = _read_weights(parts, place, dtype, numbers)
-    notes = [*parts.notes, *(["4-bit weights, unpacked"] if opening.is_packed(vars(config)) else [])]
+    notes = [*parts.notes, *(["4-bit weights, unpacked"] if getattr(config, "quantization_config", None) else [])]
     notes += [f"weights named without their prefix “{prefix}”"] if prefix else []
     return describe(
         model.to(device),
@@ -149,13 +151,21 @@ def describe(
         unread: finding of weights that the model does not read.
         more: other attributes of `Loaded`.
     """
-    config, task, table = parts.config, parts.task, torch.empty(0)
+    table = torch.empty(0)
     if parts.tokenizer is not None:
         try:
             table = model.get_input_embeddings().weight
         except (NotImplementedError, AttributeError):
             what = f"{faults.name(more['name'])} ({type(model).__name__}) has no table of vectors for tokens"
             raise InputError(f"{what}; attnviz shows models that read tokens of text.") from None
+    if words := opening.MORE_INPUTS.get(parts.config.model_type):
+        left_out = f"{type(model).__name__} also reads {words}, which attnviz leaves out"
+        unread = (*unread, f"{left_out}: its numbers are those without it")
+    detail = {"vectors": str(parts.pooling) + ("" if parts.pooling.named else ", no pooling named")}
+    detail["states"] = f"the head of {opening.class_name(parts.config)} is not shown"
+    kinds = {"several": "several labels at once", "number": "regression"}
+    if parts.task == "labels":
+        detail["labels"] = kinds.get(opening.label_kind(parts.config), "")
     weights = [*model.parameters(), *model.buffers()]
     first = table if len(table) else weights[0]
     limits = [most, longest_of(model, parts.tokenizer)] if parts.reads_text else []
@@ -164,8 +174,8 @@ def describe(
     return Loaded(
         model=model,
         turns=turns,
-        config=config,
-        task=task,
+        config=parts.config,
+        task=parts.task,
         tokenizer=parts.tokenizer,
         processor=parts.processor,
         pooling=parts.pooling,
@@ -176,9 +186,8 @@ def describe(
         size=sum(tensor.nbytes for tensor in weights),
         vocabulary=len(table),
         longest=min(filter(None, limits), default=None),
-        labels=opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
-        detail=opening.detail(config, task, parts.pooling),
-        unread=(*unread, *(opening.without(model) if parts.reads_text else ())),
+        detail=detail.get(parts.task, ""),
+        unread=unread,
         keeps_own_attention=keeps_own_attention,
         **more,
     )
@@ -193,14 +202,6 @@ def longest_of(model: nn.Module, tokenizer: Any) -> int | None:
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx is not None:
             limits.append(module.num_embeddings - module.padding_idx - 1)
     return min((int(limit) for limit in limits if isinstance(limit, int) and 0 < limit < 10**9), default=None)
-
-
-def _check_fits(needs: int, device: torch.device, name: str) -> None:
-    """Raise InputError, with both numbers, if a device cannot have enough memory."""
-    free = make_room(needs, device)
-    if free is not None:
-        what = f"{faults.name(name)} needs about {size(needs)} of memory, and {size(free)} are free here"
-        raise InputError(f"{what}. Choose a smaller model.")
 
 
 def _dtype_on(device: torch.device, dtype: torch.dtype) -> torch.dtype:
@@ -220,21 +221,15 @@ def _read_weights(
     Returns:
         The model, the prefix removed from the names of its weights, and a finding of unread weights.
     """
-    who, packed = faults.name(place.name), opening.is_packed(vars(parts.config))
+    from transformers import Mxfp4Config
 
-    def check(model: nn.Module) -> None:
-        needed = sum(parameter.numel() for parameter in model.parameters())
-        if needed > LARGER * numbers:
-            what = f"config.json of {who} describes a model of {needed:,} numbers, and its files hold {numbers:,}"
-            raise InputError(f"{what}. They do not belong together; fetch both again.")
-
-    def build(prefix: str) -> tuple[nn.Module, dict[str, Any]]:
-        return files.build(parts.kind, place.folder, parts.config, dtype, prefix=prefix, check=check, packed=packed)
-
+    who, packed = faults.name(place.name), getattr(parts.config, "quantization_config", None)
+    options = {"quantization_config": Mxfp4Config(dequantize=True)} if packed else {}
+    build = partial(files.build, parts.kind, place.folder, parts.config, dtype, numbers, **options)
     try:
-        model, info = build(prefix := "")
+        model, info = build()
         if prefix := _prefix(info["unexpected_keys"], info["missing_keys"], model.base_model_prefix):
-            model, info = build(prefix)
+            model, info = build(key_mapping={f"^{re.escape(prefix)}": ""})
     except AttnvizError:
         raise
     except Exception as error:  # a file that vanished, no memory left, or settings that do not fit together
@@ -253,12 +248,11 @@ def _prefix(unexpected: set[str], missing: set[str], base: str) -> str:
     """Prefix in the files, such as "module." of DataParallel, without which most unexpected names are missing ones."""
     fits = Counter()
     for name in unexpected:
-        parts = name.split(".")
-        for count in range(1, len(parts)):
-            rest = ".".join(parts[count:])
-            if rest in missing or f"{base}.{rest}" in missing:
-                fits[name.removesuffix(rest)] += 1
-    return max(fits, key=fits.get, default="")
+        for dot in re.finditer(r"\.", name):
+            rest = name[dot.end() :]
+            fits[name.removesuffix(rest)] += rest in missing or f"{base}.{rest}" in missing
+    prefix = max(fits, key=fits.get, default="")
+    return prefix if fits[prefix] else ""
 
 
 def _unread(model: nn.Module, names: set[str]) -> tuple[str, ...]:
@@ -266,8 +260,6 @@ def _unread(model: nn.Module, names: set[str]) -> tuple[str, ...]:
     base = f"{model.base_model_prefix}."
     modules = {name.removeprefix(base) for name, _ in model.named_modules() if name}
     of_modules = sorted(name for name in names if name.removeprefix(base).rpartition(".")[0] in modules)
-    if not of_modules:
-        return ()
     more = f" and {len(of_modules) - 3} more" if len(of_modules) > 3 else ""
     listed = ", ".join(visible_text(name, 120) for name in of_modules[:3]) + more
-    return (f"The model leaves {len(of_modules)} weights of its files unread: {listed}",)
+    return (f"The model leaves {len(of_modules)} weights of its files unread: {listed}",) if of_modules else ()

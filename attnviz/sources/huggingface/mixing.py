@@ -4,7 +4,6 @@ A processor cuts a picture into tiles, or into one grid of patches; the k-th tok
 grid, row by row. The places of tiles are measured on a ramp of colors, see `positions`.
 """
 
-import json
 import math
 from contextlib import suppress
 from dataclasses import replace
@@ -57,10 +56,8 @@ def processor_of(folder: Path, config: Any) -> Any:
 
 def _processor_class(path: Path) -> str | None:
     """Name of the processor's class in a file of settings."""
-    try:
-        name = json.loads(path.read_text(encoding="utf-8"))["processor_class"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
+    settings = files.read_json(path)
+    name = settings.get("processor_class") if isinstance(settings, dict) else None
     return name if isinstance(name, str) else None
 
 

@@ -20,8 +20,9 @@ from attnviz.sources.huggingface.loaded import Turns
 from attnviz.sources.huggingface.opening import Unweighted
 from attnviz.sources.huggingface.sense_models import SenseModel
 from attnviz.sources.huggingface.source import HuggingFace, Pretrained
+from attnviz.sources.own_code import in_evaluation
 
-EAGER, PIXELS = "eager", "pixel_values"
+EAGER = "eager"
 
 
 def by_name(name: str, report: Report = lambda progress: None, **settings: object) -> Pretrained:
@@ -53,10 +54,8 @@ class Borrowed(Turns):
     @contextmanager
     def turn(self) -> Iterator[None]:
         without = nullcontext() if self._adapters else self._whole.disable_adapter()
-        with self._lock, super().turn(), without:
+        with self._lock, super().turn(), without, in_evaluation(self._model):
             before = self._model.config._attn_implementation
-            trained = [part for part in self._model.modules() if part.training]
-            self._model.eval()
             try:
                 if self.attention == tapped.NAME:
                     tapped.use_on(self._model)
@@ -66,8 +65,6 @@ class Borrowed(Turns):
             finally:
                 if self._model.config._attn_implementation != before:
                     self._model.set_attn_implementation(before)
-                for part in trained:
-                    part.training = True
 
 
 def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: bool = True) -> HuggingFace | SenseModel:
@@ -97,7 +94,7 @@ def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: boo
         raise InputError(f"{what}: {why}. attnviz.capture(model) shows a run of it.")
     processor = tokenizer if isinstance(tokenizer, ProcessorMixin) else None
     tokenizer = getattr(processor, "tokenizer", tokenizer)
-    sees = PIXELS in getattr(tokenizer, "model_input_names", ()) and inner.main_input_name == PIXELS
+    sees = inner.main_input_name == "pixel_values" and "pixel_values" in getattr(tokenizer, "model_input_names", ())
     if not sees and not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise InputError(f"{quoted(tokenizer)} is no tokenizer of transformers; give attnviz.load(model, tokenizer).")
     config, turns = copy(inner.config), Borrowed(inner, model, adapters)

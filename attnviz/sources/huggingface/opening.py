@@ -20,11 +20,17 @@ TABLES: tuple[tuple[str, Task, str], ...] = (
     ("FOR_TEXT_ENCODING_", "vectors", "AutoModelForTextEncoding"),
 )
 """Tables of transformers with classes that read text, and the task and the automatic class of each table."""
+PLACES = "the place of each token on its page (bbox)"
 MORE_INPUTS = {
-    "bbox": "the place of each token on its page (bbox)",
-    "xpath_tags_seq": "the place of each token in its web page (xpath_tags_seq)",
+    "layoutlm": PLACES,
+    "layoutlmv3": PLACES,
+    "lilt": PLACES,
+    "markuplm": "the place of each token in its web page (xpath_tags_seq)",
+    "tapas": "the column, the row and the rank of each token in its table (token_type_ids)",
 }
-"""Inputs of some models in addition to the text, by argument; if missing, all tokens get the same default value."""
+"""Inputs of some kinds of models in addition to the text; if missing, all tokens get the same default value."""
+PACKED = {"quant_method": "mxfp4"}
+"""Quantization of GPT-OSS: weights of 4 bits that are unpacked when they are loaded."""
 SAFE = {"local_files_only": True, "trust_remote_code": False}
 """Options of `from_pretrained`, so that it asks no hub and runs no code of a model."""
 
@@ -61,6 +67,8 @@ def read(folder: Path, name: str) -> Unweighted:
     Raises:
         AttnvizError: if one of them cannot be used, or if attnviz does not support the input of the model.
     """
+    import transformers
+
     config, pooling = configuration(folder, name), embedding.of_folder(folder)
     if of_sense := sense_class(config):
         *facts, sense = of_sense
@@ -69,11 +77,11 @@ def read(folder: Path, name: str) -> Unweighted:
     task, auto = _task(config, pooling.named)
     kind = auto and auto._model_mapping.get(type(config), None)
     if isinstance(kind, tuple | list):
-        kind = next((candidate for candidate in kind if candidate.__name__ == _class_name(config)), kind[0])
-    who = f"{faults.name(name)} ({_class_name(config) or config.model_type})"
+        kind = next((candidate for candidate in kind if candidate.__name__ == class_name(config)), kind[0])
+    who = f"{faults.name(name)} ({class_name(config) or config.model_type})"
     if kind is None or not _reads_text(kind):
         raise not_of_text(who)
-    if config.is_encoder_decoder and task in ("vectors", "states"):
+    if config.is_encoder_decoder and auto is transformers.AutoModel:
         raise InputError(f"{who} has a decoder but no language modeling head; choose a model with one.")
     tokenizer, processor, notes = _tokenizer(folder, name), None, ()
     if has_senses(config):
@@ -90,7 +98,8 @@ def configuration(folder: Path, name: str) -> Any:
 
     who, settings = faults.name(name), files.read_json(folder / files.CONFIG)
     settings = settings if isinstance(settings, dict) else {}
-    if "quantization_config" in settings and not is_packed(settings):
+    quantization = settings.get("quantization_config", PACKED)
+    if not (isinstance(quantization, dict) and quantization.get("quant_method") == PACKED["quant_method"]):
         by_hand = "Load it with transformers, and show it by attnviz.load(model, tokenizer), or choose the original"
         raise InputError(f"{who} is quantized. {by_hand}.")
     if (kind := str(settings.get("model_type"))) not in CONFIG_MAPPING:
@@ -104,12 +113,6 @@ def configuration(folder: Path, name: str) -> Any:
         raise InputError(f"config.json of {who} does not fit a {kind}: {faults.first(error)}") from None
 
 
-def is_packed(settings: dict[str, Any]) -> bool:
-    """Whether a configuration is for weights of 4 bits that are unpacked when they are loaded, as those of GPT-OSS."""
-    quantization = settings.get("quantization_config")
-    return isinstance(quantization, dict) and quantization.get("quant_method") == "mxfp4"
-
-
 def sense_class(config: Any) -> tuple[Any, Task, Any, str] | None:
     """Configuration, task, class and sense ("pictures" or "sounds") of a model that reads no text; else None.
 
@@ -121,7 +124,7 @@ def sense_class(config: Any) -> tuple[Any, Task, Any, str] | None:
     kind, tower = config.model_type, getattr(config, "vision_config", None)
     if tower is not None and kind in names.MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES:
         return tower, "states", transformers.AutoModel._model_mapping.get(type(tower), None), "pictures"
-    model = getattr(transformers, _class_name(config), None)
+    model = getattr(transformers, class_name(config), None)
     model = model or transformers.AutoModel._model_mapping.get(type(config), None)
     main_input = getattr(model, "main_input_name", "") if isinstance(model, type) else ""
     if main_input == "pixel_values" and kind not in names.MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES:
@@ -169,16 +172,6 @@ def labels(config: Any, count: int) -> tuple[str, ...]:
     return tuple(str((config.id2label or {}).get(i, i)) for i in range(count))
 
 
-def detail(config: Any, task: Task, pooling: embedding.Pooling) -> str:
-    """Detail of a task in a few words: the kind of labels, the pooling of vectors, or the head that is not shown."""
-    if task == "vectors":
-        return str(pooling) + ("" if pooling.named else ", no pooling named")
-    if task == "states":
-        return f"the head of {_class_name(config)} is not shown"
-    kinds = {"several": "several labels at once", "number": "regression"}
-    return kinds.get(label_kind(config), "") if task == "labels" else ""
-
-
 def has_senses(config: Any) -> bool:
     """Whether a model has parts for images or sounds. Only a first run shows whether it also reads text alone."""
     return any(hasattr(config, f"{sense}_config") for sense in ("vision", "audio", "image"))
@@ -190,18 +183,7 @@ def not_of_text(who: str) -> InputError:
     return InputError(f"{who} {why}. In Python, attnviz.capture(model) sees a run of it.")
 
 
-def without(model: Any) -> tuple[str, ...]:
-    """Findings about inputs that a model was trained with in addition to the text, and that attnviz leaves out."""
-    arguments, kind = signature(model.forward).parameters, type(model).__name__
-    missing = [words for argument, words in MORE_INPUTS.items() if argument in arguments]
-    if hasattr(model.config, "type_vocab_sizes"):
-        missing.append("the column, the row and the rank of each token in its table (token_type_ids)")
-    return tuple(
-        f"{kind} also reads {words}, which attnviz leaves out: its numbers are those without it" for words in missing
-    )
-
-
-def _class_name(config: Any) -> str:
+def class_name(config: Any) -> str:
     """Name of the class with which a model was saved; "" if the configuration does not state it."""
     listed = config.architectures
     return listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], str) else ""
@@ -212,7 +194,7 @@ def _is_listed(config: Any, table: str) -> bool:
     from transformers.models.auto import modeling_auto as names
 
     listed = getattr(names, f"MODEL_{table}MAPPING_NAMES").get(config.model_type)
-    return _class_name(config) in ([listed] if isinstance(listed, str) else listed or ())
+    return class_name(config) in ([listed] if isinstance(listed, str) else listed or ())
 
 
 def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
@@ -224,7 +206,7 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
     import transformers
     from transformers.models.auto import modeling_auto as names
 
-    class_name, kind = _class_name(config), config.model_type
+    name, kind = class_name(config), config.model_type
     if has_senses(config):
         reads = _is_listed(config, "FOR_IMAGE_TEXT_TO_TEXT_") and not config.is_encoder_decoder
         return ("next", transformers.AutoModelForImageTextToText) if reads else (None, None)
@@ -238,9 +220,9 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
     if config.is_encoder_decoder and is_plain:
         return "write", transformers.AutoModelForSeq2SeqLM
     is_masked = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and kind not in ("electra", "funnel")
-    if is_masked and class_name.endswith("ForPreTraining"):  # those two were trained to detect replaced tokens
+    if is_masked and name.endswith("ForPreTraining"):  # those two were trained to detect replaced tokens
         return "fill", transformers.AutoModelForMaskedLM
-    return "vectors" if is_plain or not class_name else "states", transformers.AutoModel
+    return "vectors" if is_plain or not name else "states", transformers.AutoModel
 
 
 def task_of(model: Any, config: Any) -> Task:

@@ -7,7 +7,6 @@ from typing import Any
 from torch import Tensor
 
 from attnviz.core import storage
-from attnviz.core.amounts import size
 from attnviz.core.edits import NOT_TAKEN, Edits, Site
 from attnviz.core.errors import InputError, TooLong, quoted
 from attnviz.core.places import Sound
@@ -355,10 +354,7 @@ class HuggingFace(Pretrained):
             what = f"{positions:,} tokens, at each of which {self.name} gives {config.vocab_size:,} words a probability"
             raise InputError(f"{what}, are too much: {logits:,} numbers; at most {MOST_LOGITS:,} are kept. Shorten it.")
         needs = estimate(self, length, sentences=batch).bytes
-        free = loading.make_room(needs, facts.device, facts.size)
-        if free is not None:
-            what = f"{batch * length:,} tokens need about {size(needs)} of memory in {self.name}"
-            raise InputError(f"{what}, and {size(free)} are free here. Shorten it.")
+        loading.make_room(needs, facts.device, f"{batch * length:,} tokens need", "Shorten it", facts.size)
 
 
 def _shifted(loaded: Loaded, sentence: Sentence) -> Sentence:

@@ -140,7 +140,7 @@ def test_texts_of_other_lengths_are_aligned_by_hand():
         logits(model, A, Take(long, "stream", site, None, 2, other))
 
     for position in (None, 1):
-        with pytest.raises(InputError, match=f"{other}, but a pattern has a weight for each of them"):
+        with pytest.raises(InputError, match=f"{other}: take at one position"):
             logits(model, A, Take(long, "pattern", site, None, position))
 
     same = logits(model, A, *(Take(A, "stream", site, None, i, i) for i in range(count)))
