@@ -226,8 +226,10 @@ class Engine:
         if not missing or (not self.scheduler and count < 2):
             yield from here(atlas_plan, folder, missing)
             return
-        with opened.extra_imports():
+        try:
             from distributed import as_completed
+        except ImportError:
+            raise InputError("Workers need distributed: pip install 'attnviz[atlas]'.") from None
 
         with self._client(count) as client:
             self.on_dashboard(client.dashboard_link)

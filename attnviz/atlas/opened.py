@@ -288,19 +288,11 @@ def open(folder: str | Path) -> Atlas:
 
 
 @contextmanager
-def extra_imports() -> Iterator[None]:
-    """Context manager for imports of the extra `atlas`; raise InputError that names it if a library is missing."""
-    try:
-        yield
-    except ImportError as error:
-        raise InputError(f"An atlas needs {error.name}: pip install 'attnviz[atlas]'.") from None
-
-
-@contextmanager
 def _database() -> Iterator[tuple[Any, Any]]:
     """Open an empty database in memory; yield it with the module `duckdb`."""
-    with extra_imports():
+    try:
         import duckdb
-
+    except ImportError:
+        raise InputError("An atlas needs duckdb: pip install 'attnviz[atlas]'.") from None
     with duckdb.connect(config={"autoinstall_known_extensions": False}) as database:
         yield database, duckdb
