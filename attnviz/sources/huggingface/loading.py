@@ -21,7 +21,6 @@ from attnviz.sources.huggingface import (
     opening,
     refusals,
     senses,
-    tapped,
     trial,
 )
 from attnviz.sources.huggingface.hub import DownloadProgress, ModelLocation
@@ -174,7 +173,6 @@ def _build(place: ModelLocation, unweighted: opening.Unweighted) -> Loaded:
         longest=longest,
         limit=limit,
         implementation=model.get_correct_attn_implementation(None) if model._can_set_attn_implementation() else "eager",
-        keeps_own_attention=not (is_of_text and tapped.use_on(model)),
         unread=(*unread, *(opening.without(model) if is_of_text else ())),
         vocabulary=len(table),
         pooling=pooling,

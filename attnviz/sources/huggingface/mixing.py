@@ -87,7 +87,7 @@ def why_none(facts: ModelFacts) -> str:
         missing = f"{NO_PICTURES}: its folder has no {files.PROCESSOR}" if has_tower else ""
         return note or missing or "it reads text alone"
     own = f"{NO_PICTURES} here: it computes attention in its own code"
-    return own if facts.keeps_own_attention else ""
+    return own if facts.trial.is_captured else ""
 
 
 def sentences(facts: ModelFacts, texts: list[str], pictures: Pictures, system: str) -> tuple[Sentence, ...]:

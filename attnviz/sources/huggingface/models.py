@@ -21,7 +21,7 @@ from attnviz.sources.huggingface.loaded import Loaded, Turns
 from attnviz.sources.huggingface.sense_models import SenseModel
 from attnviz.sources.huggingface.source import HuggingFace, Pretrained
 
-EAGER, PIXELS = "eager", "pixel_values"
+PIXELS = "pixel_values"
 
 
 def by_name(
@@ -47,13 +47,13 @@ class Borrowed(Turns):
     """Runs of a user's own model, one after the other; between runs it is as the user has it.
 
     Attributes:
-        attention: name of the model's attention during a run; "" to leave it as it is.
+        is_tapped: whether the model has attnviz's attention during a run.
     """
 
     def __init__(self, model: nn.Module, whole: nn.Module, adapters: bool):
         super().__init__(model)
         self._model, self._whole, self._adapters, self._lock = model, whole, adapters, RLock()
-        self.attention = ""
+        self.is_tapped = False
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -63,10 +63,8 @@ class Borrowed(Turns):
             trained = [part for part in self._model.modules() if part.training]
             self._model.eval()
             try:
-                if self.attention == tapped.NAME:
+                if self.is_tapped:
                     tapped.use_on(self._model)
-                elif self.attention:
-                    self._model.set_attn_implementation(self.attention)
                 yield
             finally:
                 if self._model.config._attn_implementation != before:
@@ -108,17 +106,14 @@ def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: boo
     if sees:
         if (opened := opening.sense_class(config)) is None:
             raise opening.not_of_text(type(inner).__name__)
-        task, processor, tokenizer, is_tapped = opened[1], tokenizer, None, False
+        task, processor, tokenizer = opened[1], tokenizer, None
         vocabulary, device, more = 0, next(inner.parameters()).device, {"longest": None}
     else:
         task = opening.task_of(inner, config)
-        with turns.turn():
-            is_tapped = tapped.use_on(inner)
-        turns.attention = tapped.NAME if is_tapped else EAGER
         table = inner.get_input_embeddings().weight
         vocabulary, device = len(table), table.device if table.device.type != "meta" else torch.device("cpu")
         more = {"longest": loading.longest_of(inner, tokenizer), "unread": opening.without(inner)}
-        more["implementation"] = config._attn_implementation if inner._can_set_attn_implementation() else EAGER
+        more["implementation"] = config._attn_implementation if inner._can_set_attn_implementation() else "eager"
     loaded = Loaded(
         turns=turns,
         config=config,
@@ -132,7 +127,6 @@ def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: boo
         processor=processor,
         device=device,
         vocabulary=vocabulary,
-        keeps_own_attention=not is_tapped,
         **more,
         **loading.facts_of(inner, config, task, embedding.Pooling()),
     )
@@ -142,5 +136,5 @@ def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: boo
         loaded = loading.tried(loaded)
     if sees:
         return SenseModel(name, borrowed=loaded)
-    turns.attention = EAGER if loaded.keeps_own_attention else tapped.NAME
+    turns.is_tapped = not loaded.trial.is_captured
     return HuggingFace(name, borrowed=loaded)

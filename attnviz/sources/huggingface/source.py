@@ -80,10 +80,6 @@ class Pretrained(Source):
         return f"{self.name} ({self.facts.made_of})"
 
     @property
-    def read_only(self) -> str | None:
-        return self.facts.trial.read_only
-
-    @property
     def unseen(self) -> str | None:
         return self.facts.trial.unseen
 
@@ -246,8 +242,6 @@ class HuggingFace(Pretrained):
 
     def continuation(self, sentence: Sentence, edits: Edits = Edits(), room: int = MOST_WRITTEN) -> Continuation:
         """Continue a text with a cache, one step per token; `running.cache_for` lists what needs whole runs."""
-        if self.read_only and edits != Edits():
-            raise InputError(self.read_only)
         loaded = self.loaded
         cache = running.cache_for(loaded, sentence, edits)
         if cache is None:
@@ -280,7 +274,7 @@ class HuggingFace(Pretrained):
 
     def graph(self, record: Record, tap: Tap, vectors: tuple[Tensor, ...] = ()) -> tuple[tuple[Tensor, ...], Tensor]:
         loaded = self.loaded
-        if loaded.keeps_own_attention or loaded.trial.is_captured:
+        if loaded.trial.is_captured:
             own = "computes attention in its own code"
             raise InputError(f"{self.name} {own}, where its weights cannot be differentiated by.")
         if record.prediction is None or any(sentence.pictures for sentence in record.sentences):
@@ -313,8 +307,6 @@ class HuggingFace(Pretrained):
         """
         self.check_targets(targets)
         loaded = self.loaded
-        if self.read_only and edits != Edits():
-            raise InputError(self.read_only)
         self.check_heads(edits)
         self._check_room(sentences)
         acting, targets = self.resolved(sentences, edits, targets)
@@ -337,10 +329,10 @@ class HuggingFace(Pretrained):
         returned, steps = running.run_model(loaded, edits, read, lengths)
         output = running.hidden(returned).float().cpu()
         fields = self.predicted(returned, output, sentences, targets, cut)
-        limits = {"read_only": self.read_only is not None, "unseen": self.unseen, "findings": self.findings}
+        fields |= {"unseen": self.unseen, "findings": self.findings}
         if any(sentence.pictures and not sentence.has_places for sentence in sentences):
-            limits["findings"] += (f"The tokens of the picture have no places: {self.name} makes them in its own way",)
-        return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **limits, **fields)
+            fields["findings"] += (f"The tokens of the picture have no places: {self.name} makes them in its own way",)
+        return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **fields)
 
     def _check_room(self, sentences: tuple[Sentence, ...]) -> None:
         """Raise InputError if a run over a batch needs too much memory, with the numbers."""

@@ -106,6 +106,12 @@ def use_on(model: nn.Module) -> bool:
     return model.config._attn_implementation == NAME
 
 
+def use_own(model: nn.Module, implementation: str) -> None:
+    """Set an attention of transformers again, for a model that lets it be chosen."""
+    if model._can_set_attn_implementation():
+        model.set_attn_implementation(implementation)
+
+
 def is_sense(config_name: str) -> bool:
     """Whether a part of a configuration belongs to a tower for pictures or sounds."""
     return config_name in ("vision_config", "audio_config", "image_config")
@@ -206,6 +212,22 @@ def _split_mask_and_bias(mask: Tensor | None, bias: Tensor | None, keys: int) ->
                 bias = added if bias is None else bias + added
             mask = ~blocked
     return mask, bias
+
+
+@contextmanager
+def each_call(model: nn.Module, make: Callable[[], ModelRun]) -> Iterator[None]:
+    """Context manager that gives each call of a model, or of its encoder alone, a tap of its own, in this thread."""
+    thread = get_ident()
+
+    def add(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
+        return (arguments, named | {"attnviz": make()}) if get_ident() == thread else None
+
+    hooks = [part.register_forward_pre_hook(add, with_kwargs=True) for part in (model, model.get_encoder())]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 @contextmanager
