@@ -231,13 +231,16 @@ def each_call(model: nn.Module, make: Callable[[], ModelRun]) -> Iterator[None]:
 
 
 @contextmanager
-def watching(modules: Iterable[nn.Module], keep: Callable[[nn.Module, tuple, Any], None]) -> Iterator[None]:
-    """Context manager that calls `keep` with each module, its inputs and its output, in this thread alone."""
+def watching(modules: Iterable[nn.Module], keep: Callable[[nn.Module, tuple, Any], Any]) -> Iterator[None]:
+    """Context manager that calls `keep` with each module, its inputs and its output, in this thread alone.
+
+    Args:
+        keep: function that gives another output for the module, or None.
+    """
     thread = get_ident()
 
-    def after(module: nn.Module, inputs: tuple, output: Any) -> None:
-        if get_ident() == thread:
-            keep(module, inputs, output)
+    def after(module: nn.Module, inputs: tuple, output: Any) -> Any:
+        return keep(module, inputs, output) if get_ident() == thread else None
 
     hooks = [module.register_forward_hook(after) for module in dict.fromkeys(modules)]
     try:
