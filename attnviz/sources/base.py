@@ -60,7 +60,6 @@ class Facts:
         limit: reason for `longest`, if attnviz sets it; else "".
         dtype, device: dtype and device of the weights.
         commit: commit of the files, if they came from a hub.
-        labels: names of the labels of a classifier.
         notes: sentences on how the model was loaded that a user should know.
     """
 
@@ -73,7 +72,6 @@ class Facts:
     dtype: torch.dtype
     device: torch.device
     commit: str | None
-    labels: tuple[str, ...] = ()
     detail: str = ""
     notes: tuple[str, ...] = ()
 

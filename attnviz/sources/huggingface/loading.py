@@ -191,7 +191,6 @@ def facts_of(model: Any, config: Any, task: opening.Task, pooling: embedding.Poo
         "dtype": next((weight.dtype for weight in weights if weight.is_floating_point()), torch.float32),
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "size": sum(tensor.nbytes for tensor in weights),
-        "labels": opening.labels(config, config.num_labels) if task in ("labels", "tokens") else (),
         "detail": opening.detail(config, task, pooling),
     }
 

@@ -33,6 +33,8 @@ from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import watching
 
 NAMES = {"w_q": "queries", "w_k": "keys", "w_v": "values"}
+LONGEST_HEAD = 6
+"""Most modules between the last states and the logits: BERT has a layer, an activation and a norm there."""
 PROBES, LENGTH = 16, 5
 """Texts of the probe run and tokens of each; few models have 5 heads, so axes are told apart by their sizes."""
 
@@ -164,7 +166,41 @@ class Search:
                 who = f"{self.loaded.name} ({self.loaded.made_of})"
                 raise InputError(f"{who} has no circuits here: {what}, as in latent attention.")
 
-    def unembedding(self) -> tuple[Readout, ModuleCall]:
+    def lens(self) -> tuple[Readout, tuple[nn.Module, ...]]:
+        """How words are read from a hidden state, head(norm(state)), and the modules that come first.
+
+        States of a post-norm model are normalized by their layers: its head alone reads them.
+        """
+        end = self.states[-1]
+        if any(state.shape != end.shape for state in self.states):
+            raise refusal(self.loaded, "its states are not one vector for each token")
+        with suppress(InputError):
+            readout, norm = self._readout()
+            if any(self._is_close(part, end) for part in norm[1:]) and not self._is_in_layer(norm.module):
+                return readout, ()
+        readout, unembedding = self._unembedding()
+        head, wanted = [], unembedding.output
+        while not self._is_close(wanted, end):
+            call = next((call for call in reversed(self.calls) if self._gives(call, wanted, end)), None)
+            if call is None or len(head) > LONGEST_HEAD:
+                raise refusal(self.loaded, "its logits do not come from its last states through a chain of modules")
+            head.insert(0, call.module)
+            wanted = call.input
+        for call in reversed(self.calls):
+            if self._gives(call, end, end) and not self._is_in_layer(call.module) and self._norm(call):
+                return readout, (call.module, *head)
+        return readout, tuple(head)
+
+    def _is_in_layer(self, module: nn.Module) -> bool:
+        return any(part.isdecimal() for part in self.names[module].split("."))
+
+    def _gives(self, call: ModuleCall, wanted: Tensor, like: Tensor) -> bool:
+        """Whether a module makes the wanted vectors from others, one for each token."""
+        if call.input is None or call.input.shape[:-1] != like.shape[:-1]:
+            return False
+        return self._is_close(call.output, wanted) and not self._is_close(call.input, wanted)
+
+    def _unembedding(self) -> tuple[Readout, ModuleCall]:
         """Readout of the logits from the input of the unembedding, and the call of the unembedding."""
         unembedding = self.loaded.model.get_output_embeddings()
         weight = getattr(unembedding, "weight", None)
@@ -184,7 +220,7 @@ class Search:
 
     def _readout(self) -> tuple[Readout, ModuleCall]:
         """Readout of the logits from the end of the stream, and the call of the norm that it begins with."""
-        readout, call = self.unembedding()
+        readout, call = self._unembedding()
         for norm_call in reversed(self.calls):
             scale = None if norm_call.input is None else ratio(call.input, norm_call.output)
             if scale is None or not self._is_close(call.input, norm_call.output * scale):

@@ -1,12 +1,10 @@
 """Runs of a loaded model of text: one over whole texts, those in which it writes, and one token with a cache."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
-from functools import partial
 from inspect import signature
-from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -117,9 +115,13 @@ def written(
         number of tokens after which each text was cut, 0 if the model ended it.
     """
     model, settings = loaded.model, deepcopy(loaded.model.generation_config)
+
+    def add_tap(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        return arguments, named | {"attnviz": model_run(loaded, edits, lengths, keep=False)}
+
     settings.update(do_sample=False, num_beams=1, guidance_scale=None, max_length=None, return_dict_in_generate=True)
     if not loaded.trial.is_captured:
-        acting = tapped.each_call(model, partial(model_run, loaded, edits, lengths, keep=False))
+        acting = tapped.before([model, model.get_encoder()], add_tap)
     else:
         acting = nullcontext() if edits == Edits() else capture(model, edits, sites=loaded.trial.calls)
     with loaded.turns.turn(), torch.inference_mode(), files.quiet(), acting:
@@ -186,7 +188,7 @@ def layers_of(loaded: Loaded, read: dict[str, Any]) -> dict[nn.Module, list[Site
         lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
         around = {part: member for members in lists for member in members for part in [*member.modules()][1:]}
         run = model_run(loaded, Edits(), None)
-        model(**read, attnviz=run, **({"use_cache": False} if hasattr(model.config, "use_cache") else {}))
+        model(**read, attnviz=run, **settings(model))
         layers: dict[nn.Module, list[Site]] = {}
         for step, module in zip(run.tap.steps, run.modules, strict=True):
             if step.site.kind != "cross" and module in around:
@@ -195,14 +197,11 @@ def layers_of(loaded: Loaded, read: dict[str, Any]) -> dict[nn.Module, list[Site
     return _layers[model]
 
 
-@contextmanager
-def entering(loaded: Loaded, run: ModelRun, read: dict[str, Any]) -> Iterator[None]:
+def entering(loaded: Loaded, run: ModelRun, read: dict[str, Any]) -> AbstractContextManager[None]:
     """Context manager in which the tap of a run reads and replaces the input of each layer, in this thread alone."""
-    thread, left = get_ident(), {module: iter(sites) for module, sites in layers_of(loaded, read).items()}
+    left = {module: iter(sites) for module, sites in layers_of(loaded, read).items()}
 
-    def enter(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
-        if get_ident() != thread:
-            return None
+    def enter(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         site = next(left[module])
         if arguments and isinstance(arguments[0], Tensor):
             return (run.tap.enter(arguments[0], site=site), *arguments[1:]), named
@@ -210,12 +209,7 @@ def entering(loaded: Loaded, run: ModelRun, read: dict[str, Any]) -> Iterator[No
             raise InputError(f"What enters the layers of {loaded.name} is not known; take an output or values.")
         return arguments, named | {"hidden_states": run.tap.enter(named["hidden_states"], site=site)}
 
-    hooks = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in left]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    return tapped.before(left, enter)
 
 
 def ends(loaded: Loaded) -> frozenset[int]:

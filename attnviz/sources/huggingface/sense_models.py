@@ -71,7 +71,6 @@ class SenseModel(Pretrained):
             AttnvizError: if the model fails, with what to send us.
         """
         self.check_targets(targets)
-        self.check_heads(edits)
         loaded, cut = self.loaded, ()
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
             read = senses.inputs(loaded, tuple(sentence.pictures[0] for sentence in sentences))

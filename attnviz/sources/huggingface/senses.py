@@ -46,14 +46,6 @@ def example(loaded: Loaded) -> Picture:
     return Sound(torch.zeros(8, 8, 3, dtype=torch.uint8), SECONDS, samples=tone, rate=rate)
 
 
-def example_inputs(loaded: Loaded) -> dict[str, Tensor]:
-    """Inputs of a model for its first run."""
-    read = inputs(loaded, (example(loaded),))
-    if loaded.task == "write":
-        read["decoder_input_ids"] = torch.tensor([[running.begins_with(loaded.model)] * 2])
-    return read
-
-
 def inputs(loaded: Loaded, pictures: tuple[Picture, ...]) -> dict[str, Tensor]:
     """Inputs of a model for pictures or sounds, made by its own processor at the sampling rate of the processor."""
     weights, options = next(loaded.model.parameters()), {}
@@ -165,7 +157,10 @@ def tried(loaded: Loaded) -> Loaded:
     """
     name = f"{faults.name(loaded.name)} ({loaded.made_of})"
     with faults.unforeseen(name):
-        read, plane = example_inputs(loaded), plane_of(loaded.processor, example(loaded))
+        picture = example(loaded)
+        read, plane = inputs(loaded, (picture,)), plane_of(loaded.processor, picture)
+        if loaded.task == "write":
+            read["decoder_input_ids"] = torch.tensor([[running.begins_with(loaded.model)] * 2])
         captured, output, maps = captured_run(loaded, read, Edits())
         steps = captured.steps
         step = next((step for step in steps if step.shape[0] == 1), steps[0])

@@ -23,7 +23,6 @@ from attnviz.sources.huggingface.module_search import (
     refusal,
     states_of,
 )
-from attnviz.sources.huggingface.tapped import watching
 
 ALL_IN_ONE = "The model makes these vectors in one part, which holds their positions, too, if it adds any."
 POSITION_LATER = "No position is added to the tokens: it acts later, on queries and keys or as a bias of their scores."
@@ -47,34 +46,15 @@ def stream_of(loaded: Loaded, record: Record) -> Stream:
             results["no parts"] = str(error)
     if "lens" not in results:
         with torch.inference_mode():
-            results["lens"] = Search(loaded).unembedding()[0]
-    states = states_of(_rerun(loaded, record))[:-1]
-    return Stream(results["lens"], _through_head(loaded, record, states), None, results["no parts"])
-
-
-def _through_head(loaded: Loaded, record: Record, states: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Vectors that the unembedding reads if a state, (B, n, d_model), stands in place of the last layer's output."""
-    stack = loaded.model.get_decoder() if loaded.config.is_encoder_decoder else loaded.model
-    lists = [part for part in stack.modules() if isinstance(part, nn.ModuleList)]
-    layers = [part for count in (len(states), 1) for part in lists if len(part) == count]  # ALBERT has one layer
-    if not layers or any(state.shape != states[0].shape for state in states):
-        raise refusal(loaded, "its states are not one vector for each token and layer")
-    layer, calls_left = layers[0][-1], len(states) // len(layers[0])
-
-    def put(module: nn.Module, inputs: tuple, output: Any) -> Any:
-        nonlocal calls_left
-        calls_left -= 1
-        if calls_left:
-            return None
-        hidden = output if isinstance(output, Tensor) else output[0]
-        if hidden.shape != states[0].shape:
-            raise refusal(loaded, "its states are not what its layers give")
-        every = torch.cat(states).to(hidden.device)
-        return every if hidden is output else (every, *output[1:])
-
-    with watching([layer], put), calls_of([loaded.model.get_output_embeddings()]) as calls:
-        _rerun(loaded, record)
-    return calls[-1].input.chunk(len(states))
+            results["lens"] = Search(loaded).lens()
+    readout, head = results["lens"]
+    states, unembedding = [], loaded.model.get_output_embeddings()
+    for state in states_of(_rerun(loaded, record))[:-1]:
+        with loaded.turns.turn(), torch.inference_mode(), calls_of([unembedding]) as calls:
+            for module in head:
+                state = module(state)
+        states.append(calls[-1].input if head else floats(state))
+    return Stream(readout, tuple(states), None, results["no parts"])
 
 
 def modules_of(loaded: Loaded, *, all_projections: bool = False) -> StreamModules:

@@ -215,14 +215,16 @@ def _split_mask_and_bias(mask: Tensor | None, bias: Tensor | None, keys: int) ->
 
 
 @contextmanager
-def each_call(model: nn.Module, make: Callable[[], ModelRun]) -> Iterator[None]:
-    """Context manager that gives each call of a model, or of its encoder alone, a tap of its own, in this thread."""
+def before(
+    modules: Iterable[nn.Module], change: Callable[[nn.Module, tuple, dict[str, Any]], tuple[tuple, dict[str, Any]]]
+) -> Iterator[None]:
+    """Context manager in which `change` gives the modules other arguments, for calls in this thread alone."""
     thread = get_ident()
 
-    def add(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
-        return (arguments, named | {"attnviz": make()}) if get_ident() == thread else None
+    def enter(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
+        return change(module, arguments, named) if get_ident() == thread else None
 
-    hooks = [part.register_forward_pre_hook(add, with_kwargs=True) for part in (model, model.get_encoder())]
+    hooks = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in modules]
     try:
         yield
     finally:
@@ -231,16 +233,13 @@ def each_call(model: nn.Module, make: Callable[[], ModelRun]) -> Iterator[None]:
 
 
 @contextmanager
-def watching(modules: Iterable[nn.Module], keep: Callable[[nn.Module, tuple, Any], Any]) -> Iterator[None]:
-    """Context manager that calls `keep` with each module, its inputs and its output, in this thread alone.
-
-    Args:
-        keep: function that gives another output for the module, or None.
-    """
+def watching(modules: Iterable[nn.Module], keep: Callable[[nn.Module, tuple, Any], None]) -> Iterator[None]:
+    """Context manager that calls `keep` with each module, its inputs and its output, in this thread alone."""
     thread = get_ident()
 
-    def after(module: nn.Module, inputs: tuple, output: Any) -> Any:
-        return keep(module, inputs, output) if get_ident() == thread else None
+    def after(module: nn.Module, inputs: tuple, output: Any) -> None:
+        if get_ident() == thread:
+            keep(module, inputs, output)
 
     hooks = [module.register_forward_hook(after) for module in dict.fromkeys(modules)]
     try:
