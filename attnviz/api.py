@@ -247,5 +247,5 @@ def _check_heads(source: Source, edits: Edits) -> None:
     for site, head in sorted(edits.heads_off):
         if site not in source.sites:
             raise InputError(f"'{source.name}' has no {site}. It has: {', '.join(map(str, source.sites))}.")
-        if head >= source.num_heads:
-            raise InputError(f"There is no {site.head(head)}; there are {source.num_heads}, counted from 0.")
+        if head >= source.heads[site]:
+            raise InputError(f"There is no {site.head(head)}; there are {source.heads[site]}, counted from 0.")

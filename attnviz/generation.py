@@ -8,6 +8,7 @@ attnviz.figures.head(generated.record, attnviz.Site("decoder", 0), 1)
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 
 import torch
 from torch import Tensor
@@ -81,10 +82,8 @@ class Generated:
     def first_difference(self, other: "Generated") -> int | None:
         """Find the position of the first token that differs from another answer; None if both are equal."""
         mine, theirs = ([token.id for token in answer.sentence.tokens] for answer in (self, other))
-        if mine == theirs:
-            return None
-        pairs = enumerate(zip(mine, theirs, strict=False))
-        return next((position for position, (id, other_id) in pairs if id != other_id), min(len(mine), len(theirs)))
+        pairs = enumerate(zip_longest(mine, theirs))
+        return next((position for position, (id, other_id) in pairs if id != other_id), None)
 
 
 def generate(

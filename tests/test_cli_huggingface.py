@@ -24,7 +24,7 @@ from families import build
 from attnviz import analysis, api
 from attnviz.cli import terminal
 from attnviz.core.edits import Edits, Site
-from attnviz.sources.huggingface import hub, loading, trial
+from attnviz.sources.huggingface import hub, loading
 from attnviz.sources.huggingface.hub import DownloadProgress
 
 ROOT = Path(__file__).parents[1]
@@ -193,22 +193,6 @@ def test_a_finding_about_a_model_stands_on_stderr(run, tmp_path):
     assert status == 0
     assert "unread" not in out
     assert "attnviz: The model leaves 8 weights of its files unread: model.layers.0.self_attn.k_proj.bias, " in err
-
-
-def test_a_read_only_model_says_why(run, folder, monkeypatch):
-    """Its weights and vectors can be had; a change is refused and nothing is drawn."""
-    monkeypatch.setattr(trial, "_capture_trial", lambda loaded: 1 / 0)
-    loading._models.clear()
-    monkeypatch.setattr(trial, "_trials", {})
-    model, why = folder("DebertaV2Model"), "computes attention in its own code"
-    _, out, _ = run("models", model)
-
-    assert f"read-only: DebertaV2Model {why}" in out
-    assert run("predict", f"{CAT}\nit ran", "--lines", "--model", model)[0] == 0
-    for command in ("export", "predict"):
-        status, _, err = run(command, CAT, "--model", model, "--off", "0.1", *(["-o", "x.svg"] * (command != "says")))
-        assert (status, why in err) == (2, True)
-    assert not Path("x.svg").exists()
 
 
 def test_a_server_names_the_models_that_it_lets_in(run, folder, monkeypatch):

@@ -203,7 +203,7 @@ def _runner(model: Any, call: Callable[..., Any] | None) -> tuple["Runner", Any]
         return Runner(code.model, name, call or code.call, code.pad), code.tokenize
     if isinstance(source, Source) and source.facts and source.provenance in HUGGING_FACE:
         loaded, tokenize, source = source.loaded, partial(_ids_of, source), deepcopy(source.loaded.model)
-        if not loaded.keeps_own_attention:  # the attention of attnviz needs a tap
+        if not loaded.trial.is_captured:  # the attention of attnviz needs a tap
             try:
                 source.set_attn_implementation("sdpa")
             except (ValueError, ImportError):

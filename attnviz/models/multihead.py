@@ -1,7 +1,5 @@
 """Multi-head attention, section 3.2.2 of Vaswani et al. 2017: project, split into heads, attend, join, project."""
 
-from contextlib import AbstractContextManager, suppress
-
 from torch import Tensor, nn
 
 from attnviz.core.edits import Edits, Site
@@ -16,32 +14,12 @@ def linear_of(linear: nn.Linear) -> Linear:
     return Linear(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
 
 
-class Reached(Exception):
-    """Exception that ends a run at the last call needed."""
-
-
 class Watching(Tap):
-    """A tap that also keeps the inputs of each call before the projections, and the layer with the projections.
+    """A tap that also keeps the inputs of each call before the projections, and the layer with the projections."""
 
-    Args:
-        until: site at which the run ends, within `reached`; later calls are not needed.
-    """
-
-    def __init__(self, edits: Edits = Edits(), until: Site | None = None):
+    def __init__(self, edits: Edits = Edits()):
         super().__init__(edits)
         self.calls: dict[Site, tuple[MultiHeadAttention, Tensor, Tensor]] = {}
-        self.until = until
-
-    def watch(self, site: Site, layer: "MultiHeadAttention", query: Tensor, key: Tensor) -> None:
-        """Keep the inputs of a call."""
-        self.calls[site] = layer, query, key
-        if site == self.until:
-            raise Reached
-
-    @property
-    def reached(self) -> AbstractContextManager:
-        """Context manager for a run that ends at `until`."""
-        return suppress(Reached)
 
     def origin(self, site: Site, query_tokens: Embedded, key_tokens: Embedded) -> Origin:
         """Origin of the call at a site: its inputs, projections and embedded tokens."""
@@ -60,18 +38,16 @@ class MultiHeadAttention(nn.Module):
         d_model: width of the inputs and of the output.
         num_heads: number of heads, a divisor of d_model; each head has d_k = d_v = d_model / num_heads.
         bias: whether the four linear layers have biases.
-        dropout: share of the weights dropped while the module is in training mode and nothing is recorded.
 
     Raises:
         AttnvizError: if num_heads does not divide d_model; the message has both.
     """
 
-    def __init__(self, d_model: int, num_heads: int, *, bias: bool = True, dropout: float = 0.0):
+    def __init__(self, d_model: int, num_heads: int, *, bias: bool = True):
         super().__init__()
         if num_heads < 1 or d_model < 1 or d_model % num_heads:
             raise AttnvizError(f"d_model is {d_model} and num_heads is {num_heads}; num_heads must divide d_model.")
         self.num_heads = num_heads
-        self.dropout = dropout
         self.w_q, self.w_k, self.w_v, self.w_o = (nn.Linear(d_model, d_model, bias=bias) for _ in range(4))
         for linear in (self.w_q, self.w_k, self.w_v, self.w_o):
             nn.init.xavier_uniform_(linear.weight)
@@ -101,10 +77,9 @@ class MultiHeadAttention(nn.Module):
                 raise ShapeError(f"The {name} has shape {tuple(tensor.shape)}; it must be {expected}.")
         tap = Tap(keep=False) if tap is None else tap
         if isinstance(tap, Watching):
-            tap.watch(site, self, query, key)
+            tap.calls[site] = self, query, key
         q, k, v = self._split(self.w_q(query)), self._split(self.w_k(key)), self._split(self.w_v(value))
-        dropout_p = self.dropout if self.training else 0.0
-        heads = tap.attend(q, k, v, site=site, mask=mask, dropout_p=dropout_p)
+        heads = tap.attend(q, k, v, site=site, mask=mask)
         return self.w_o(heads.transpose(1, 2).flatten(2))
 
     def _split(self, projected: Tensor) -> Tensor:

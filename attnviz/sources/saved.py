@@ -30,6 +30,10 @@ class Saved(Source):
 
     untaken = NOT_TAKEN
 
+    def __post_init__(self):
+        record = self.record
+        vars(self).update(unseen=record.unseen, findings=record.findings, d_model=record.output.shape[-1])
+
     @property
     def provenance(self) -> str:
         return self.record.provenance if self.record.provenance in PROVENANCES else "your own"
@@ -58,24 +62,12 @@ class Saved(Source):
         return tuple(sentence.text for sentence in self.record.sentences)
 
     @property
-    def unseen(self) -> str | None:
-        return self.record.unseen
-
-    @property
-    def findings(self) -> tuple[str, ...]:
-        return self.record.findings
-
-    @property
     def examples(self) -> tuple[str, ...]:
         return ("\n".join(self.one_run),)
 
     @property
     def heads(self) -> Mapping[Site, int]:
         return {step.site: step.num_heads for step in self.record.steps}
-
-    @property
-    def d_model(self) -> int:
-        return self.record.output.shape[-1]
 
     def site_name(self, site: Site) -> str:
         return f"{site} · {self.record.step(site).name}".rstrip(" ·")

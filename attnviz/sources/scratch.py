@@ -42,9 +42,8 @@ class Untrained(Source):
     def origin(self, record: Record, site: Site) -> Origin:
         """Input of the attention call at a site, from another run of the record."""
         record.step(site)
-        tap = Watching(self.edits_of(record), until=site)
-        with tap.reached:
-            self._run(record.sentences, tap)
+        tap = Watching(self.edits_of(record))
+        self._run(record.sentences, tap)
         embedded = self._embedded(token_ids(record.sentences))
         return replace(tap.origin(site, embedded, embedded), is_normalized=self.is_normalized)
 

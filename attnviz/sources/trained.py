@@ -47,7 +47,9 @@ class Trained(Source):
     def __post_init__(self):
         if self.step is not None and type(self.step) is not int:
             raise InputError(f"step is {quoted(self.step)}; it must be a whole number.")
-        trained.load(self.model, self.step)
+        model = trained.load(self.model, self.step)
+        sizes, writes = model.config, isinstance(model, EncoderDecoder)
+        vars(self).update(writes=writes, generates=not writes, longest=sizes.longest, d_model=sizes.d_model)
 
     @classmethod
     def named(cls, name: str, **settings: Any) -> "Trained":
@@ -67,18 +69,6 @@ class Trained(Source):
         return trained.checkpoints(self.model)
 
     @property
-    def writes(self) -> bool:
-        return isinstance(self._model, EncoderDecoder)
-
-    @property
-    def generates(self) -> bool:
-        return not self.writes
-
-    @property
-    def longest(self) -> int:
-        return self._model.config.longest
-
-    @property
     def card(self) -> cards.Card:
         return cards.card(self.model)
 
@@ -89,10 +79,6 @@ class Trained(Source):
     @property
     def num_heads(self) -> int:
         return self._model.config.num_heads
-
-    @property
-    def d_model(self) -> int:
-        return self._model.config.d_model
 
     def checksum(self) -> str:
         return storage.checksum(self._model.state_dict())
@@ -240,9 +226,13 @@ class Shapes(SenseModel):
     """The vision model that ships: it reads a picture of two shapes and says how they lie."""
 
     names = ("shapes",)
-    name = id = "shapes"
+    id = "shapes"
     provenance = "trained here"
     reads = "picture"
+
+    def __post_init__(self):
+        super().__post_init__()
+        vars(self).update(name=self.id, provenance=Shapes.provenance)
 
     @classmethod
     def named(cls, name: str, **settings: Any) -> "Shapes":

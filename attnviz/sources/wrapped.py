@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnviz.capturing import Capture, capture
+from attnviz.capturing import capture
 from attnviz.capturing.seen import PROVENANCE
 from attnviz.core import storage
 from attnviz.core.edits import NOT_TAKEN, Edits, Site
@@ -165,57 +165,50 @@ class Wrapped(Source):
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Run the model; a decoder reads `targets`, by default what stands in the text.
+        """Run the model; a decoder reads `targets`, by default the part of the text behind |||, or the text itself.
 
         Raises:
             InputError: if the model's code raises, with the line.
             AttnvizError: if an edit reaches nothing, with what there is.
         """
         self.check_targets(targets)
-        targets = targets or self._read(sentences)
-        captured, output = self._captured(sentences, edits, targets)
+        if self.writes and not targets:
+            parts = [sentence.text.partition(PAIR) for sentence in sentences]
+            texts = [read.strip() or whole for whole, _, read in parts]
+            targets = self._padded([self._cut(text, text) for text in texts])
+        model, weights = self.code.model, next(self.code.model.parameters(), torch.zeros(()))
+        ids = [token_ids(batch).to(weights.device) for batch in (sentences, targets) if batch]
+        watched = capture(model, edits, heads=self.code.heads, sites=self.calls)
+        with self.lock, in_evaluation(model), torch.no_grad(), errors_said(), watched as captured:
+            output = self.code.call(model, *ids)
         tokens = [sentence.labels for sentence in targets or sentences]
         keys = [sentence.labels for sentence in sentences] if targets else None
         record = captured.record(tokens, keys, run=-1, name=self.name)
         if captured.runs > 1:
             again = f"The model ran {captured.runs} times; the last run is shown"
             record = replace(record, findings=(*record.findings, again))
-        return replace(record, sentences=sentences, targets=targets, **self._predicted(output, record))
+        return replace(record, sentences=sentences, targets=targets, **self._predicted(output, targets or sentences))
 
-    def _read(self, sentences: tuple[Sentence, ...]) -> tuple[Sentence, ...]:
-        """Decoder input: the part behind ||| in the text, else the text."""
-        if not self.writes:
-            return ()
-        parts = [sentence.text.partition(PAIR) for sentence in sentences]
-        return self._padded([self._cut(text, text) for text in (read.strip() or whole for whole, _, read in parts)])
+    def _predicted(self, output: Any, read: tuple[Sentence, ...]) -> dict[str, Any]:
+        """Fields of the record for the predictions or the labels, if the output has the shape of logits.
 
-    def _captured(
-        self, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...] = ()
-    ) -> tuple[Capture, Any]:
-        """Captured attention of one run of the model, and its output."""
-        model, read = self.code.model, [sentences, *([targets] if self.writes else [])]
-        weights = next(model.parameters(), torch.zeros(()))
-        watched = capture(model, edits, heads=self.code.heads, sites=self.calls)
-        with self.lock, in_evaluation(model), torch.no_grad(), errors_said(), watched as captured:
-            output = self.code.call(model, *(token_ids(batch).to(weights.device) for batch in read))
-        return captured, output
-
-    def _predicted(self, output: Any, record: Record) -> dict[str, Any]:
-        """Fields of the record for the predictions or the labels, if the output has the shape of logits."""
-        output, code = getattr(output, "logits", output), self.code
+        Args:
+            read: texts at whose tokens the model may predict.
+        """
+        output, words = getattr(output, "logits", output), self.code.words
         if isinstance(output, tuple | list) and output:
             output = output[0]
         if not isinstance(output, Tensor) or not output.is_floating_point():
             return {}
-        logits, (batch, length) = output.detach().float().cpu(), (len(record.read), len(record.read[0].tokens))
-        if logits.dim() == 2 and len(logits) == batch and length != batch:
-            names = getattr(getattr(code.model, "config", None), "id2label", None) or {}
+        logits, shape = output.detach().float().cpu(), (len(read), len(read[0].tokens))
+        if logits.dim() == 2 and len(logits) == shape[0] != shape[1]:
+            names = getattr(getattr(self.code.model, "config", None), "id2label", None) or {}
             return {"labels": (tuple(str(names.get(i, i)) for i in range(logits.shape[1])), logits)}
-        counts = {module.num_embeddings for module in code.model.modules() if isinstance(module, nn.Embedding)}
-        counts |= {len(code.words)} if isinstance(code.words, Mapping) else set()
-        if logits.dim() != 3 or logits.shape[:2] != (batch, length) or logits.shape[2] not in counts:
+        counts = {part.num_embeddings for part in self.code.model.modules() if isinstance(part, nn.Embedding)}
+        counts |= {len(words)} if isinstance(words, Mapping) else set()
+        if logits.dim() != 3 or logits.shape[:2] != shape or logits.shape[2] not in counts:
             return {}
-        return {"prediction": Prediction(logits, WordList(code.word, logits.shape[2]))}
+        return {"prediction": Prediction(logits, WordList(self.code.word, logits.shape[2]))}
 
     def _cut(self, text: str, whole: str) -> Sentence:
         """Cut a text into tokens of a sentence that holds the `whole` text."""

@@ -98,17 +98,6 @@ def test_the_same_gradients_reach_the_weights():
     assert_close(ours.w_o.weight.grad, theirs.out_proj.weight.grad, rtol=1e-4, atol=1e-4)
 
 
-def test_dropout_acts_in_training_and_never_in_a_record():
-    """A tap that keeps steps shows an evaluation."""
-    module, x = MultiHeadAttention(12, 3, dropout=0.5), torch.randn(B, 31, 12)
-
-    assert not torch.allclose(module(x, x, x), module(x, x, x))
-    assert torch.equal(module(x, x, x, tap=Tap()), module(x, x, x, tap=Tap()))
-    module.eval()
-    assert torch.equal(module(x, x, x), module(x, x, x))
-    assert_close(module(x, x, x), module(x, x, x, tap=Tap()))
-
-
 def test_nothing_of_a_run_stays_on_the_module():
     """The weights come out through the tap; attributes, buffers and parameters are as before, bit by bit."""
     module, x = MultiHeadAttention(12, 3), torch.randn(B, Q, 12)

@@ -56,7 +56,6 @@ class Trial:
     Attributes:
         heads: number of heads of each site that is shown.
         d_model: width of the hidden states.
-        read_only: reason why nothing can be changed in the model; None if it can.
         unseen: description of attention that is not shown; None if all is shown.
         layers: layer numbers of the sites, if the layers that are shown are not counted from 0 without a gap.
         alone: kind of the attention of a model that has only one, if its modules do not say it.
@@ -67,7 +66,6 @@ class Trial:
 
     heads: Mapping[Site, int] = field(default_factory=dict)
     d_model: int = 0
-    read_only: str | None = None
     unseen: str | None = None
     layers: Mapping[Site, int] = field(default_factory=dict)
     alone: str | None = None
@@ -87,7 +85,6 @@ class ModelFacts(Facts):
     Attributes:
         name: title for people.
         tokenizer: tokenizer of transformers; None if the model reads no text.
-        keeps_own_attention: whether the model computes attention in its own code, which the tap does not reach.
         size: bytes of the weights and buffers.
         provenance: "pretrained", or "from a folder" if its origin is not known.
         pooling: pooling of token vectors to a vector of a sentence.
@@ -99,7 +96,6 @@ class ModelFacts(Facts):
     name: str
     tokenizer: Any
     config: Any
-    keeps_own_attention: bool
     size: int
     trial: Trial = Trial()
     provenance: str = "pretrained"
@@ -121,7 +117,7 @@ class ModelFacts(Facts):
     def squares(self) -> int:
         """Number of (n, n) maps in a run: masks, and weights in the model's own code or T5's biases of positions."""
         heads, masks = self.trial.heads.values(), 0 if self.trial.takes_rules else 2
-        if self.keeps_own_attention:
+        if self.trial.is_captured:
             return masks + 2 * sum(heads)
         has_biases = hasattr(self.config.get_text_config(), "relative_attention_num_buckets")
         return masks + (3 * max(heads, default=0) if has_biases else 0)

@@ -16,7 +16,7 @@ from attnviz.core.cache import BoundedCache
 from attnviz.core.display import visible_text
 from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.sources.estimate import devices, free_bytes
-from attnviz.sources.huggingface import faults, files, hub, opening, senses, tapped, trial
+from attnviz.sources.huggingface import faults, files, hub, opening, senses, trial
 from attnviz.sources.huggingface.hub import DownloadProgress, Report
 from attnviz.sources.huggingface.loaded import Loaded, Turns
 from attnviz.sources.huggingface.opening import Unweighted
@@ -169,8 +169,6 @@ def describe(
     weights = [*model.parameters(), *model.buffers()]
     first = table if len(table) else weights[0]
     limits = [most, longest_of(model, parts.tokenizer)] if parts.reads_text else []
-    with turns.turn():
-        keeps_own_attention = not (parts.reads_text and tapped.use_on(model))
     return Loaded(
         model=model,
         turns=turns,
@@ -188,7 +186,6 @@ def describe(
         longest=min(filter(None, limits), default=None),
         detail=detail.get(parts.task, ""),
         unread=unread,
-        keeps_own_attention=keeps_own_attention,
         **more,
     )
 

@@ -84,7 +84,7 @@ def why_none(facts: ModelFacts) -> str:
         missing = f"{NO_PICTURES}: its folder has no {files.PROCESSOR}" if has_tower else ""
         return note or missing or "it reads text alone"
     own = f"{NO_PICTURES} here: it computes attention in its own code"
-    return own if facts.keeps_own_attention else ""
+    return own if facts.trial.is_captured else ""
 
 
 def sentences(facts: ModelFacts, texts: list[str], pictures: Pictures, system: str) -> tuple[Sentence, ...]:
@@ -159,15 +159,13 @@ def _sentence(facts: ModelFacts, text: str, pictures: tuple[Picture, ...], syste
     for number, (picture, part) in enumerate(zip(pictures, replaced, strict=True)):
         count = part["replacement"].count(image_token)
         placed += [(cell, number) for cell in cells(processor, picture.size, count) or [None] * count]
-    places = iter(placed)
-    tokens = tuple(_in_picture(token, *next(places)) if token.id == image else token for token in tokens)
-    return Sentence(short, tokens, len(tokens), pictures)
-
-
-def _in_picture(token: Token, cell: Token | None, picture: int) -> Token:
-    """Give a token of a picture the name and the box of its cell, if there is a cell and it is within the picture."""
-    box = cell and cell.box and replace(cell.box, picture=picture)
-    return replace(token, text=token.text if cell is None else cell.text, special=box is None, box=box)
+    tokens, places = list(tokens), iter(placed)
+    for i, token in enumerate(tokens):
+        if token.id == image:
+            cell, number = next(places)
+            box = cell and cell.box and replace(cell.box, picture=number)  # None in the padding of a picture
+            tokens[i] = replace(token, text=cell.text if cell else token.text, special=box is None, box=box)
+    return Sentence(short, tuple(tokens), len(tokens), pictures)
 
 
 def _prompt(facts: ModelFacts, text: str, count: int, system: str) -> tuple[str, tuple[Any, Any] | None]:

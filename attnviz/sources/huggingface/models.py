@@ -43,13 +43,13 @@ class Borrowed(Turns):
     """Runs of a user's own model, one after the other; between runs it is as the user has it.
 
     Attributes:
-        attention: name of the model's attention during a run; "" to leave it as it is.
+        is_tapped: whether the model has attnviz's attention during a run.
     """
 
     def __init__(self, model: nn.Module, whole: nn.Module, adapters: bool):
         super().__init__(model)
         self._model, self._whole, self._adapters, self._lock = model, whole, adapters, RLock()
-        self.attention = ""
+        self.is_tapped = False
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -57,10 +57,8 @@ class Borrowed(Turns):
         with self._lock, super().turn(), without, in_evaluation(self._model):
             before = self._model.config._attn_implementation
             try:
-                if self.attention == tapped.NAME:
+                if self.is_tapped:
                     tapped.use_on(self._model)
-                elif self.attention:
-                    self._model.set_attn_implementation(self.attention)
                 yield
             finally:
                 if self._model.config._attn_implementation != before:
@@ -116,11 +114,9 @@ def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: boo
         notes=("a model that you loaded",),
         provenance=PROVENANCE,
     )
-    if not sees:
-        turns.attention = EAGER if loaded.keeps_own_attention else tapped.NAME
     with turns.turn(), faults.unforeseen(name):
         loaded = loading.tried(loaded)
     if sees:
         return SenseModel(name, borrowed=loaded)
-    turns.attention = EAGER if loaded.keeps_own_attention else tapped.NAME
+    turns.is_tapped = not loaded.trial.is_captured
     return HuggingFace(name, borrowed=loaded)

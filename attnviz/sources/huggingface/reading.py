@@ -118,18 +118,14 @@ def cut(tokenizer: Any, first: str, second: str | None = None, *, added: bool = 
 
 def _without_repeats(pieces: list[Piece]) -> list[Piece]:
     """Leave out special tokens added at the start or the end of a text that already has the same tokens there."""
-    head = next((i for i, piece in enumerate(pieces) if piece.part is not None), 0)
-    tail = next((i for i, piece in enumerate(reversed(pieces)) if piece.part is not None), 0)
-    if head and _repeats(pieces[:head], pieces[head : 2 * head]):
+    ids, parts = [piece.id for piece in pieces], [piece.part for piece in pieces]
+    head = next((i for i, part in enumerate(parts) if part is not None), 0)
+    if ids[:head] == ids[head : 2 * head] and None not in parts[head : 2 * head]:
         pieces = pieces[head:]
-    if tail and _repeats(pieces[-tail:], pieces[-2 * tail : -tail]):
+    tail = next((i for i, part in enumerate(reversed(parts)) if part is not None), 0)
+    if tail and ids[-tail:] == ids[-2 * tail : -tail] and None not in parts[-2 * tail : -tail]:
         pieces = pieces[:-tail]
     return pieces
-
-
-def _repeats(added: list[Piece], typed: list[Piece]) -> bool:
-    """Whether added special tokens are the same as pieces of the text beside them."""
-    return [p.id for p in added] == [p.id for p in typed] and all(p.part is not None for p in typed)
 
 
 def _fast(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
@@ -274,17 +270,14 @@ def written(tokenizer: Any, ids: list[list[int]], lengths: tuple[int, ...]) -> t
         ids: (B, n) ids from the start token on.
         lengths: number of ids of each sentence without padding.
     """
-    sentences = []
+    rows = []
     for row, length in zip(ids, lengths, strict=True):
-        sentence = Sentence("", (), 0)
-        for i, id in enumerate(row):
-            if 0 < i < length:
-                sentence = extended(tokenizer, sentence, id)
-            else:
-                name, end = str(tokenizer.convert_ids_to_tokens(id)), len(sentence.text)
-                sentence = replace(sentence, tokens=(*sentence.tokens, Token(name, id, end, end, special=True)))
-        sentences.append(replace(sentence, length=length))
-    return tuple(sentences)
+        start = Token(str(tokenizer.convert_ids_to_tokens(row[0])), row[0], 0, 0, special=True)
+        sentence = Sentence("", (start,), 1)
+        for id in row[1:length]:
+            sentence = extended(tokenizer, sentence, id)
+        rows.append(sentence)
+    return pad(tokenizer, rows)
 
 
 def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:
@@ -307,20 +300,11 @@ def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:
 
 
 def name_of(tokenizer: Any, id: int) -> str:
-    """Text of one piece; bytes that are part of a letter are numbers, "<0xC3>", and an id without text is "#9"."""
-    text, name = _decoded(tokenizer, [id]), None
+    """Text of one piece; its name if it has no text or is a part of a letter, and "#9" for an id without a name."""
+    text = _decoded(tokenizer, [id])
     if text and PARTLY not in text:
         return text
-    if id < len(tokenizer):
-        name = tokenizer.convert_ids_to_tokens(id)
-    if not name:
-        return f"#{id} (no text)"
-    from transformers.convert_slow_tokenizer import bytes_to_unicode
-
-    byte_of = {letter: byte for byte, letter in bytes_to_unicode().items()}  # as GPT-2 writes them
-    if PARTLY in text and set(name) <= byte_of.keys():
-        return "".join(f"<0x{byte_of[letter]:02X}>" for letter in name)
-    return name
+    return (id < len(tokenizer) and tokenizer.convert_ids_to_tokens(id)) or f"#{id} (no text)"
 
 
 def _decoded(tokenizer: Any, ids: list[int], **options: Any) -> str:

@@ -1,12 +1,11 @@
 """Runs of a loaded model of text: one over whole texts, those in which it writes, and one token with a cache."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from inspect import signature
-from threading import get_ident
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,27 +14,23 @@ from torch import Tensor, nn
 
 from attnviz.capturing import capture
 from attnviz.core.attention import LONG
-from attnviz.core.conventions import named
 from attnviz.core.edits import KINDS, Edits, Site, enters
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
-from attnviz.core.scoring import Scoring
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Continuation, Source
-from attnviz.sources.huggingface import faults, mixing, tapped
+from attnviz.sources.huggingface import faults, files, mixing, tapped
 from attnviz.sources.huggingface.loaded import DELTAS, Loaded
 from attnviz.sources.huggingface.tapped import ModelRun
 
 LONGEST_ANSWER = 64
 """Most tokens that an encoder-decoder writes."""
+PROMPT = 8
+"""Largest number of tokens before the first that Whisper writes: start, language, task, no timestamps."""
+IDS = ("input_ids", "attention_mask")
 IN_MODULES = ("recurrent_gemma",)
 """Types of models that keep what they have read in their modules, where two runs would meet."""
-SCORES = {"squeezebert": ("encoder", "decoder"), "prophetnet": ("encoder", "cross")}
-"""Kinds of attention for which a family, by its model_type, returns the scores before the softmax, masks added."""
-BLOCKED = -1e30
-"""Returned score below which a cell is masked: families add about the lowest float32."""
-
 _layers: WeakKeyDictionary[nn.Module, dict[nn.Module, list[Site]]] = WeakKeyDictionary()
 """Layers of models, by `layers_of`."""
 
@@ -69,9 +64,6 @@ def run_model(
             with capture(model, edits, sites=loaded.trial.calls) as captured:
                 output = model(**read, **settings(model))
             return output, captured.steps_of(dict.fromkeys(KINDS, lengths))
-        if loaded.keeps_own_attention:
-            output = model(**read, output_attentions=True, **settings(model))
-            return output, returned_steps(loaded, output, read, lengths)
         run = model_run(loaded, edits, lengths)
         takes_rule = loaded.trial.takes_rules and max(lengths) > LONG
         replaced = entering(loaded, run, read) if enters(edits) else nullcontext()
@@ -110,108 +102,44 @@ def hidden(output: Any) -> Tensor:
     return states[-1] if states else output.last_hidden_state
 
 
-def returned_maps(output: Any, alone: str) -> dict[Site, Tensor]:
-    """Attention weights that a model returns, by site, in the order of the calls.
+def written(
+    loaded: Loaded, edits: Edits, read: dict[str, Tensor], lengths: tuple[int, ...] = ()
+) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
+    """Let an encoder-decoder write by its own `generate`, always the most probable token.
 
     Args:
-        alone: kind of the attention of a model that has only one.
-    """
-    names = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
-    if not hasattr(output, "decoder_attentions"):
-        names = {alone: "attentions"}
-    by_site = {
-        Site(kind, layer): weights
-        for kind, name in names.items()
-        for layer, weights in enumerate(getattr(output, name, None) or ())
-        if isinstance(weights, Tensor)
-    }
-    return dict(
-        sorted(by_site.items(), key=lambda item: (item[0].kind != "encoder", item[0].layer, item[0].kind == "cross"))
-    )
-
-
-def map_sizes(read: dict[str, Tensor]) -> dict[str, tuple[int, int]]:
-    """Numbers of queries and keys of a whole map of each kind."""
-    n = read["input_ids"].shape[1]
-    m = read.get("decoder_input_ids", read["input_ids"]).shape[1]
-    return {"encoder": (n, n), "decoder": (m, m), "cross": (m, n)}
-
-
-def returns_scores(model: nn.Module, site: Site) -> bool:
-    """Whether a model returns scores in place of weights at a site."""
-    return site.kind in SCORES.get(model.config.model_type, ())
-
-
-def is_map(model: nn.Module, site: Site, weights: Tensor, read: dict[str, Tensor]) -> bool:
-    """Whether weights that a model returned are a map (B, H, Q, K) of all queries over all keys; see `SCORES`."""
-    if weights.dim() != 4 or weights.shape[2:] != map_sizes(read)[site.kind]:
-        return False
-    if returns_scores(model, site):
-        return True
-    deviations = (weights.float().sum(-1) - 1).abs()
-    return not bool((weights < 0).any() or (deviations > 0.02).any())  # NaN passes: weights of a broken model
-
-
-def returned_steps(loaded: Loaded, output: Any, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Step, ...]:
-    """Steps of attention that a model computed itself, n x n, at the sites that are shown.
-
-    Queries and keys are not known: the logarithm of a weight is the bias of a score that is zero, so that the softmax
-    gives the weight back.
-
-    Raises:
-        InputError: if the model cuts a text of this length into pieces.
-    """
-    maps, tap = returned_maps(output, next(iter(loaded.trial.heads)).kind), Tap()
-    for site in loaded.trial.heads:
-        weights = maps[site].float().cpu()
-        if weights.dim() != 4 or weights.shape[2:] != map_sizes(read)[site.kind]:
-            cut = f"{faults.name(loaded.name)} cuts a text of {read['input_ids'].shape[1]:,} tokens into pieces"
-            raise InputError(f"{cut}, of which there is no map of all queries and keys. Shorten the text.")
-        has_scores = returns_scores(loaded.model, site)
-        blocked = weights.amax(1, keepdim=True) <= (BLOCKED if has_scores else 0)
-        bias = weights.masked_fill(blocked, 0) if has_scores else weights.log()
-        nothing = weights.new_zeros(*weights.shape[:2], sum(weights.shape[2:]), 1)
-        query, key = nothing.split(weights.shape[2:], 2)
-        mask = named(~blocked, *weights.shape[2:], lengths)
-        tap.attend(query, key, key, site=site, scoring=Scoring(bias=bias, scale=1.0), mask=mask)
-    return tuple(tap.steps)
-
-
-def written(
-    loaded: Loaded, edits: Edits, read: dict[str, Tensor], lengths: tuple[int, ...]
-) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
-    """Decoder input for the text that an encoder-decoder writes: at each step the most probable token.
+        read: inputs of the encoder: texts, or sounds.
+        lengths: numbers of tokens of the texts without padding.
 
     Returns:
         (B, n) ids from the start token on, without the end; the number of ids of each sentence, with the start; and the
         number of tokens after which each text was cut, 0 if the model ended it.
     """
-    model, start, end_ids = loaded.model, begins_with(loaded.model), loaded.model.generation_config.eos_token_id
-    end_ids = [id for id in (end_ids if isinstance(end_ids, list) else [end_ids]) if id is not None]
-    end_ids = torch.tensor(end_ids, device=loaded.device, dtype=torch.long)
-    batch, most = len(lengths), min(LONGEST_ANSWER, loaded.longest or LONGEST_ANSWER)
-    chooses = rules(loaded, 1, most, read.get("input_ids"))
-    ids = torch.full((batch, 1), start, device=loaded.device)
-    counts, ended = torch.ones(batch, dtype=torch.long), torch.zeros(batch, dtype=torch.bool, device=loaded.device)
-    options = {"attention_mask": read["attention_mask"], "use_cache": False}
+    model, settings = loaded.model, deepcopy(loaded.model.generation_config)
 
-    def tap() -> dict[str, ModelRun]:
-        return {} if loaded.keeps_own_attention else {"attnviz": model_run(loaded, edits, lengths, keep=False)}
+    def add_tap(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+        return arguments, named | {"attnviz": model_run(loaded, edits, lengths, keep=False)}
 
-    trial = loaded.trial
-    captured = capture(model, edits, sites=trial.calls) if trial.is_captured else nullcontext()
-    with loaded.turns.turn(), torch.inference_mode(), captured:
-        memory = model.get_encoder()(**read, **tap())
-        while ids.shape[1] < most:
-            output = model(decoder_input_ids=ids, encoder_outputs=memory, **tap(), **options)
-            chosen = chooses(ids, output.logits[:, -1].float()).argmax(-1)
-            ended |= torch.isin(chosen, end_ids)
-            if ended.all():
-                break
-            counts += ~ended.cpu()
-            ids = torch.cat([ids, chosen.masked_fill(ended, start).unsqueeze(1)], 1)
-    lengths = tuple(counts.tolist())
-    return ids, lengths, tuple(0 if end else length - 1 for end, length in zip(ended.tolist(), lengths, strict=True))
+    settings.update(do_sample=False, num_beams=1, guidance_scale=None, max_length=None, return_dict_in_generate=True)
+    if not loaded.trial.is_captured:
+        acting = tapped.before([model, model.get_encoder()], add_tap)
+    else:
+        acting = nullcontext() if edits == Edits() else capture(model, edits, sites=loaded.trial.calls)
+    with loaded.turns.turn(), torch.inference_mode(), files.quiet(), acting:
+        if loaded.hears:
+            settings.max_new_tokens = min(LONGEST_ANSWER, loaded.config.max_target_positions - PROMPT)
+        else:
+            settings.max_new_tokens = min(LONGEST_ANSWER, loaded.longest or LONGEST_ANSWER) - 1
+            settings.update(use_cache=False, decoder_start_token_id=begins_with(model))
+            read = {"encoder_outputs": model.get_encoder()(**read), **{name: read[name] for name in IDS}}
+        ids = model.generate(**read, generation_config=settings)["sequences"].cpu()
+    end = settings.eos_token_id
+    ends = torch.tensor([id for id in (end if isinstance(end, list) else [end]) if id is not None], dtype=torch.long)
+    ended = torch.isin(ids, ends)
+    ended[:, 0] = False
+    counts = tuple(int(row.nonzero()[0]) if row.any() else len(row) for row in ended)
+    cut = tuple(0 if row.any() else count - 1 for row, count in zip(ended, counts, strict=True))
+    return ids[:, : max(counts)], counts, cut
 
 
 def begins_with(model: Any) -> int:
@@ -230,13 +158,12 @@ def begins_with(model: Any) -> int:
     return start
 
 
-def rules(loaded: Loaded, prompt: int, longest: int, read: Tensor | None = None) -> Callable[[Tensor, Tensor], Tensor]:
+def rules(loaded: Loaded, prompt: int, longest: int) -> Callable[[Tensor, Tensor], Tensor]:
     """Logits processors of `generate`: a model's own settings force it to write words, or forbid them.
 
     Args:
         prompt: number of tokens before the first that is written.
         longest: most tokens, with those of the prompt.
-        read: ids that an encoder read, (B, n).
 
     Returns:
         A function from the ids so far, (B, n), and logits, (B, vocabulary), to new logits.
@@ -246,12 +173,10 @@ def rules(loaded: Loaded, prompt: int, longest: int, read: Tensor | None = None)
     model = loaded.model
     if getattr(model, "generation_config", None) is None:
         return LogitsProcessorList()
-    settings, device = deepcopy(model.generation_config), "cpu" if read is None else read.device
+    settings = deepcopy(model.generation_config)
     settings.do_sample, settings.guidance_scale, settings.max_length = False, None, longest
-    if model.config.is_encoder_decoder:
-        settings.decoder_start_token_id = begins_with(model)
-    model._prepare_special_tokens(settings, device=device)
-    return model._get_logits_processor(settings, prompt, read, device=device)
+    model._prepare_special_tokens(settings, device="cpu")
+    return model._get_logits_processor(settings, prompt, None, device="cpu")
 
 
 def layers_of(loaded: Loaded, read: dict[str, Any]) -> dict[nn.Module, list[Site]]:
@@ -264,7 +189,7 @@ def layers_of(loaded: Loaded, read: dict[str, Any]) -> dict[nn.Module, list[Site
         lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
         around = {part: member for members in lists for member in members for part in [*member.modules()][1:]}
         run = model_run(loaded, Edits(), None)
-        tapped.call(model, run, **read, **({"use_cache": False} if hasattr(model.config, "use_cache") else {}))
+        tapped.call(model, run, **read, **settings(model))
         layers: dict[nn.Module, list[Site]] = {}
         for step, module in zip(run.tap.steps, run.modules, strict=True):
             if step.site.kind != "cross" and module in around:
@@ -273,14 +198,11 @@ def layers_of(loaded: Loaded, read: dict[str, Any]) -> dict[nn.Module, list[Site
     return _layers[model]
 
 
-@contextmanager
-def entering(loaded: Loaded, run: ModelRun, read: dict[str, Any]) -> Iterator[None]:
+def entering(loaded: Loaded, run: ModelRun, read: dict[str, Any]) -> AbstractContextManager[None]:
     """Context manager in which the tap of a run reads and replaces the input of each layer, in this thread alone."""
-    thread, left = get_ident(), {module: iter(sites) for module, sites in layers_of(loaded, read).items()}
+    left = {module: iter(sites) for module, sites in layers_of(loaded, read).items()}
 
-    def enter(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
-        if get_ident() != thread:
-            return None
+    def enter(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         site = next(left[module])
         if arguments and isinstance(arguments[0], Tensor):
             return (run.tap.enter(arguments[0], site=site), *arguments[1:]), named
@@ -288,12 +210,7 @@ def entering(loaded: Loaded, run: ModelRun, read: dict[str, Any]) -> Iterator[No
             raise InputError(f"What enters the layers of {loaded.name} is not known; take an output or values.")
         return arguments, named | {"hidden_states": run.tap.enter(named["hidden_states"], site=site)}
 
-    hooks = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in left]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    return tapped.before(left, enter)
 
 
 def ends(loaded: Loaded) -> frozenset[int]:
@@ -340,10 +257,8 @@ class CachedContinuation(Continuation):
         read: dict[str, Any] = {"input_ids": ids[:, self.done :], "attention_mask": torch.ones_like(ids), **shown}
         if self.is_hybrid:  # the first layer keeps no keys, by which the model counts earlier tokens
             read["position_ids"] = torch.arange(self.done, ids.shape[1], device=loaded.device)[None]
-        call: Callable[..., Any] = loaded.model
-        if not loaded.keeps_own_attention:
-            edits = replace(self.edits, mask=self.edits.mask and self.edits.mask.shifted(self.done))
-            call = partial(tapped.call, loaded.model, model_run(loaded, edits, (ids.shape[1],), keep=False))
+        edits = replace(self.edits, mask=self.edits.mask and self.edits.mask.shifted(self.done))
+        call = partial(tapped.call, loaded.model, model_run(loaded, edits, (ids.shape[1],), keep=False))
         is_long = loaded.trial.takes_rules and not self.done and ids.shape[1] > LONG
         with (
             faults.unforeseen(f"{self.source.name} ({loaded.made_of})"),

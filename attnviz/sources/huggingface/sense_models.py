@@ -71,12 +71,11 @@ class SenseModel(Pretrained):
             AttnvizError: if the model fails, with what to send us.
         """
         self.check_targets(targets)
-        self.check_heads(edits)
         loaded, cut = self.loaded, ()
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
             read = senses.inputs(loaded, tuple(sentence.pictures[0] for sentence in sentences))
             if self.writes and not targets:
-                ids, counts, cut = senses.written(loaded, read, edits)
+                ids, counts, cut = running.written(loaded, edits, read)
                 targets = reading.written(loaded.tokenizer, ids.tolist(), counts)
             if targets:
                 read["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]

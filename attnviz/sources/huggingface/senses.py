@@ -5,8 +5,6 @@ cells of the numbers that the model is given; see `positions`.
 """
 
 import math
-from contextlib import nullcontext
-from copy import deepcopy
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -19,7 +17,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.places import Picture, Sound
 from attnviz.core.record import Step
-from attnviz.sources.huggingface import faults, files, positions, running
+from attnviz.sources.huggingface import faults, positions, running
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.positions import CellMap, Plane
 from attnviz.sources.huggingface.trial import differ
@@ -34,8 +32,6 @@ none."""
 SPECIAL = (("cls_token", "[CLS]"), ("class_embedding", "[CLS]"), ("distillation_token", "[DISTILL]"))
 """Parameters of the positions before the patches, with the names of the positions, in their order."""
 REGISTERS = "register_tokens"
-PROMPT = 8
-"""Largest number of tokens before the first written token: start, language, task, no timestamps."""
 HOP, MIDDLE, LOWEST = 0.010, 0.0125, 20
 """Kaldi's frames, which Audio Spectrogram Transformers read: seconds from one frame to the next, seconds to the middle
 of the first, and lowest frequency in Hz."""
@@ -48,14 +44,6 @@ def example(loaded: Loaded) -> Picture:
     rate = loaded.processor.sampling_rate
     tone = torch.sin(torch.arange(int(SECONDS * rate)) * 2 * math.pi * 440 / rate)
     return Sound(torch.zeros(8, 8, 3, dtype=torch.uint8), SECONDS, samples=tone, rate=rate)
-
-
-def example_inputs(loaded: Loaded) -> dict[str, Tensor]:
-    """Inputs of a model for its first run."""
-    read = inputs(loaded, (example(loaded),))
-    if loaded.task == "write":
-        read["decoder_input_ids"] = torch.tensor([[running.begins_with(loaded.model)] * 2])
-    return read
 
 
 def inputs(loaded: Loaded, pictures: tuple[Picture, ...]) -> dict[str, Tensor]:
@@ -169,7 +157,10 @@ def tried(loaded: Loaded) -> Loaded:
     """
     name = f"{faults.name(loaded.name)} ({loaded.made_of})"
     with faults.unforeseen(name):
-        read, plane = example_inputs(loaded), plane_of(loaded.processor, example(loaded))
+        picture = example(loaded)
+        read, plane = inputs(loaded, (picture,)), plane_of(loaded.processor, picture)
+        if loaded.task == "write":
+            read["decoder_input_ids"] = torch.tensor([[running.begins_with(loaded.model)] * 2])
         captured, output, maps = captured_run(loaded, read, Edits())
         steps = captured.steps
         step = next((step for step in steps if step.shape[0] == 1), steps[0])
@@ -221,24 +212,3 @@ def _prove(loaded: Loaded, name: str, read: dict[str, Tensor], hidden: Tensor, s
         if moved.isfinite().all() and moved[begin + row * width + column] <= NOISE * moved.max():
             what = f"{name} attends to {step.shape[2]} positions, of which a bright patch moves others than its own"
             raise InputError(f"{what}, so attnviz cannot place them.")
-
-
-def written(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Tensor, tuple[int, ...], tuple[int, ...]]:
-    """Let a model write the words of sounds by its own `generate`, always the most probable token.
-
-    Returns:
-        Ids (B, n) with the prompt; for each sentence the number of ids without padding, and the number of tokens after
-        which it was cut, 0 if the model ended it.
-    """
-    model, settings = loaded.model, deepcopy(loaded.model.generation_config)
-    most = min(running.LONGEST_ANSWER, loaded.config.max_target_positions - PROMPT)
-    settings.update(do_sample=False, num_beams=1, max_length=None, max_new_tokens=most, return_dict_in_generate=True)
-    watched = nullcontext() if edits == Edits() else capture(model, edits, sites=loaded.trial.calls)
-    with loaded.turns.turn(), torch.inference_mode(), watched, files.quiet():
-        ids = model.generate(**read, generation_config=settings)["sequences"].cpu()
-    ends = settings.eos_token_id if isinstance(settings.eos_token_id, list) else [settings.eos_token_id]
-    ended = torch.isin(ids, torch.tensor([end for end in ends if end is not None], dtype=torch.long))
-    ended[:, 0] = False
-    counts = tuple(ids.shape[1] if not row.any() else int(row.nonzero()[0]) for row in ended)
-    cut = tuple(0 if row.any() else count - 1 for row, count in zip(ended, counts, strict=True))
-    return ids[:, : max(counts)], counts, cut

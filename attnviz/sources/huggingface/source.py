@@ -31,9 +31,6 @@ from attnviz.sources.huggingface.loaded import Loaded, ModelFacts
 from attnviz.sources.huggingface.loading import loaded_model
 from attnviz.tokenizers.vocabulary import UNK
 
-MOST_LOGITS = 2**28
-"""Most logits of a run, 1 GiB."""
-
 
 @dataclass(frozen=True)
 class Pretrained(Source):
@@ -55,15 +52,17 @@ class Pretrained(Source):
     borrowed: Loaded | None = field(default=None, repr=False, kw_only=True)
 
     def __post_init__(self):
-        object.__setattr__(self, "facts", self.loaded.facts)
-
-    @property
-    def name(self) -> str:
-        return self.facts.name
-
-    @property
-    def provenance(self) -> str:
-        return self.facts.provenance
+        facts = self.loaded.facts
+        vars(self).update(
+            facts=facts,
+            name=facts.name,
+            provenance=facts.provenance,
+            writes=facts.task == "write",
+            d_model=facts.trial.d_model,
+            longest=facts.longest,
+            unseen=facts.trial.unseen,
+            findings=facts.findings,
+        )
 
     @property
     def id(self) -> str:
@@ -79,28 +78,8 @@ class Pretrained(Source):
         return f"{self.name} ({self.facts.made_of})"
 
     @property
-    def read_only(self) -> str | None:
-        return self.facts.trial.read_only
-
-    @property
-    def unseen(self) -> str | None:
-        return self.facts.trial.unseen
-
-    @property
-    def findings(self) -> tuple[str, ...]:
-        return self.facts.findings
-
-    @property
-    def writes(self) -> bool:
-        return self.facts.task == "write"
-
-    @property
     def heads(self) -> Mapping[Site, int]:
         return self.facts.trial.heads
-
-    @property
-    def d_model(self) -> int:
-        return self.facts.trial.d_model
 
     def checksum(self) -> str:
         return storage.checksum(self.loaded.model.state_dict())
@@ -115,20 +94,13 @@ class Pretrained(Source):
         with faults.unforeseen(self.name, "given this target"):
             sentences = reading.targets(self.facts.tokenizer, texts, running.begins_with(self.loaded.model))
         lengths = [sentence.length for sentence in sentences]
-        if self.facts.longest is not None and max(lengths) > self.facts.longest:
-            raise TooLong(lengths, self.facts.longest, f"{self.name} writes up to {self.facts.longest:,}. Shorten it.")
+        if self.longest is not None and max(lengths) > self.longest:
+            raise TooLong(lengths, self.longest, f"{self.name} writes up to {self.longest:,}. Shorten it.")
         return sentences
 
     def word(self, id: int) -> str:
         """Text of a piece of the tokenizer; see `reading.name_of`."""
         return reading.name_of(self.facts.tokenizer, id)
-
-    def check_heads(self, edits: Edits) -> None:
-        """Raise InputError if a head that does not exist is switched off."""
-        for site, head in sorted(edits.heads_off):
-            if head >= self.heads.get(site, 0):
-                why = f"there are {self.heads[site]}, counted from 0" if site in self.sites else "no such layer exists"
-                raise InputError(f"There is no {site.head(head)}; {why}.")
 
     def predicted(
         self,
@@ -179,37 +151,21 @@ class HuggingFace(Pretrained):
     chat: bool = False
     system: str = ""
 
-    @property
-    def reads(self) -> str:
-        return "text" if mixing.why_none(self.facts) else "both"
-
-    @property
-    def untaken(self) -> str:
-        return NOT_TAKEN if self.facts.trial.is_captured else ""
-
-    @property
-    def generates(self) -> bool:
-        return self.facts.task == "next" and all(site.kind == "decoder" for site in self.sites)
-
-    @property
-    def can_chat(self) -> bool:
-        return bool(self.facts.tokenizer.chat_template)
-
-    @property
-    def longest(self) -> int | None:
-        return self.facts.longest
+    def __post_init__(self):
+        super().__post_init__()
+        facts, tokenizer = self.facts, self.facts.tokenizer
+        vars(self).update(
+            reads="text" if mixing.why_none(facts) else "both",
+            untaken=NOT_TAKEN if facts.trial.is_captured else "",
+            generates=facts.task == "next" and all(site.kind == "decoder" for site in self.sites),
+            can_chat=bool(tokenizer.chat_template),
+            unknown_token=tokenizer.unk_token or UNK,
+            mask_token=tokenizer.mask_token,
+        )
 
     @property
     def ends(self) -> frozenset[int]:
         return running.ends(self.loaded)
-
-    @property
-    def unknown_token(self) -> str:
-        return self.facts.tokenizer.unk_token or UNK
-
-    @property
-    def mask_token(self) -> str | None:
-        return self.facts.tokenizer.mask_token
 
     def check_pictures(self, pictures: Pictures) -> None:
         if any(isinstance(picture, Sound) for row in pictures for picture in row):
@@ -230,7 +186,7 @@ class HuggingFace(Pretrained):
                 sentences = reading.chats(self.facts.tokenizer, texts, self.system, self.name)
             else:
                 sentences = self._cut(texts)
-        longest, lengths = self.facts.longest, [sentence.length for sentence in sentences]
+        lengths, longest = [sentence.length for sentence in sentences], self.longest
         if longest is not None and max(lengths) > longest:
             raise TooLong(lengths, longest, f"{self.name} reads up to {longest:,}. Shorten it.")
         for token in (token for sentence in sentences for token in sentence.tokens[: sentence.length]):
@@ -244,8 +200,6 @@ class HuggingFace(Pretrained):
 
     def continuation(self, sentence: Sentence, edits: Edits = Edits(), room: int = MOST_WRITTEN) -> Continuation:
         """Continue a text with a cache, one step per token; `running.cache_for` lists what needs whole runs."""
-        if self.read_only and edits != Edits():
-            raise InputError(self.read_only)
         loaded = self.loaded
         cache = running.cache_for(loaded, sentence, edits)
         if cache is None:
@@ -278,7 +232,7 @@ class HuggingFace(Pretrained):
 
     def graph(self, record: Record, tap: Tap, vectors: tuple[Tensor, ...] = ()) -> tuple[tuple[Tensor, ...], Tensor]:
         loaded = self.loaded
-        if loaded.keeps_own_attention or loaded.trial.is_captured:
+        if loaded.trial.is_captured:
             own = "computes attention in its own code"
             raise InputError(f"{self.name} {own}, where its weights cannot be differentiated by.")
         if record.prediction is None or any(sentence.pictures for sentence in record.sentences):
@@ -311,9 +265,6 @@ class HuggingFace(Pretrained):
         """
         self.check_targets(targets)
         loaded = self.loaded
-        if self.read_only and edits != Edits():
-            raise InputError(self.read_only)
-        self.check_heads(edits)
         self._check_room(sentences)
         acting, targets = self.resolved(sentences, edits, targets)
         with faults.unforeseen(self._model_and_class):
@@ -324,20 +275,21 @@ class HuggingFace(Pretrained):
     ) -> Record:
         read, cut = running.inputs(sentences, loaded), ()
         lengths = tuple(sentence.length for sentence in sentences)
-        if loaded.task == "write" and targets:
+        if loaded.task == "write":
+            if not targets:
+                ids, counts, cut = running.written(loaded, edits, read, lengths)
+                targets = reading.written(loaded.tokenizer, ids.tolist(), counts)
             read["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]
-        elif loaded.task == "write":
-            ids, counts, cut = running.written(loaded, edits, read, lengths)
-            targets = reading.written(loaded.tokenizer, ids.tolist(), counts)
-            read["decoder_input_ids"] = ids
         elif loaded.task == "labels" and loaded.config.is_encoder_decoder:
-            targets = tuple(_shifted(loaded, sentence) for sentence in sentences)
+            id = running.begins_with(loaded.model)
+            start = Token(str(loaded.tokenizer.convert_ids_to_tokens(id)), id, 0, 0, special=True)
+            targets = tuple(replace(sentence, tokens=(start, *sentence.tokens[:-1])) for sentence in sentences)
         returned, steps = running.run_model(loaded, edits, read, lengths)
         output = running.hidden(returned).float().cpu()
-        fields = self.predicted(returned, output, sentences, targets, cut)
-        limits = {"read_only": self.read_only is not None, "unseen": self.unseen, "findings": self.findings}
+        fields, findings = self.predicted(returned, output, sentences, targets, cut), self.findings
         if any(sentence.pictures and not sentence.has_places for sentence in sentences):
-            limits["findings"] += (f"The tokens of the picture have no places: {self.name} makes them in its own way",)
+            findings += (f"The tokens of the picture have no places: {self.name} makes them in its own way",)
+        limits = {"unseen": self.unseen, "findings": findings}
         return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **limits, **fields)
 
     def _check_room(self, sentences: tuple[Sentence, ...]) -> None:
@@ -348,17 +300,5 @@ class HuggingFace(Pretrained):
         if looks_for_end and batch > 1 and getattr(config, "pad_token_id", None) is None:
             what = f"{self.name} has no token for padding, by which it finds the end of each sentence"
             raise InputError(f"{what}: it reads one sentence at a time, and there are {batch}. Leave one of them.")
-        positions = batch * (running.LONGEST_ANSWER if facts.task == "write" else length)
-        logits = positions * config.vocab_size if facts.task in ("next", "fill", "write") else 0
-        if logits > MOST_LOGITS:
-            what = f"{positions:,} tokens, at each of which {self.name} gives {config.vocab_size:,} words a probability"
-            raise InputError(f"{what}, are too much: {logits:,} numbers; at most {MOST_LOGITS:,} are kept. Shorten it.")
         needs = estimate(self, length, sentences=batch).bytes
         loading.make_room(needs, facts.device, f"{batch * length:,} tokens need", "Shorten it", facts.size)
-
-
-def _shifted(loaded: Loaded, sentence: Sentence) -> Sentence:
-    """Decoder input of a model that classifies: the sentence after a start token."""
-    id = running.begins_with(loaded.model)
-    start = Token(str(loaded.tokenizer.convert_ids_to_tokens(id)), id, 0, 0, special=True)
-    return Sentence(sentence.text, (start, *sentence.tokens[:-1]), sentence.length)

@@ -67,8 +67,6 @@ def modules_of(loaded: Loaded, *, all_projections: bool = False) -> StreamModule
         InputError: if a part of the stream is not the sum of modules' outputs (the message names the part), or if
             the projections need more memory than is free (the message names both numbers).
     """
-    if loaded.keeps_own_attention and not loaded.trial.is_captured:
-        raise refusal(loaded, "it computes attention in its own code: the outputs of its heads are not known")
     _check_words(loaded)
     results = _results.setdefault(loaded.model, {})
     modules = results.get("all parts") or (not all_projections and results.get("parts"))
@@ -81,8 +79,6 @@ def modules_of(loaded: Loaded, *, all_projections: bool = False) -> StreamModule
 
 def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
     """Input of an attention call before its projections, by another run; None if these are not known."""
-    if loaded.keeps_own_attention and not loaded.trial.is_captured:
-        return None
     results = _results.setdefault(loaded.model, {})
     if results.get("call", (None,))[0] != site:
         with torch.inference_mode():

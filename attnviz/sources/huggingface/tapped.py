@@ -113,6 +113,12 @@ def use_on(model: nn.Module) -> bool:
     return model.config._attn_implementation == NAME
 
 
+def use_own(model: nn.Module, implementation: str) -> None:
+    """Set an attention of transformers again, for a model that lets it be chosen."""
+    if model._can_set_attn_implementation():
+        model.set_attn_implementation(implementation)
+
+
 def is_sense(config_name: str) -> bool:
     """Whether a part of a configuration belongs to a tower for pictures or sounds."""
     return config_name in ("vision_config", "audio_config", "image_config")
@@ -213,6 +219,24 @@ def _split_mask_and_bias(mask: Tensor | None, bias: Tensor | None, keys: int) ->
                 bias = added if bias is None else bias + added
             mask = ~blocked
     return mask, bias
+
+
+@contextmanager
+def before(
+    modules: Iterable[nn.Module], change: Callable[[nn.Module, tuple, dict[str, Any]], tuple[tuple, dict[str, Any]]]
+) -> Iterator[None]:
+    """Context manager in which `change` gives the modules other arguments, for calls in this thread alone."""
+    thread = get_ident()
+
+    def enter(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
+        return change(module, arguments, named) if get_ident() == thread else None
+
+    hooks = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in modules]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 @contextmanager

@@ -1,14 +1,17 @@
-"""First runs of a loaded model: whether it runs, which attention can be shown, and what can be changed.
+"""First runs of a loaded model: whether it runs, which attention can be shown, and where it is changed.
 
 With attnviz's attention, a model must give the same numbers as it was loaded, and each attention call must have one map
-of all queries and keys. If only the eager implementation of the model gives the same numbers, this is a finding. Each
-combination of class, configuration and implementation is tested once in a process.
+of all queries and keys. If only the eager implementation of the model gives these numbers, this is a finding. If none
+does, the model runs as it was loaded, and its attention is captured in its own code. Each combination of class,
+configuration and implementation is tested once in a process.
 """
 
 import re
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import groupby
+from logging import getLogger
 from typing import Any
 
 import torch
@@ -22,15 +25,12 @@ from attnviz.core.tokens import Sentence
 from attnviz.sources.huggingface import faults, reading, running, tapped
 from attnviz.sources.huggingface.linear import is_linear
 from attnviz.sources.huggingface.loaded import Loaded, Trial
-from attnviz.sources.huggingface.running import is_map, map_sizes, returned_maps
 from attnviz.sources.huggingface.tapped import ModelRun
 
 Batch = tuple[dict[str, Tensor], tuple[int, ...]]
 """Inputs of a run, and the lengths of its texts."""
 TEXTS = ["A test.", "A test of a few more words."]
 """Texts of two lengths: windows and blocks can look like a full map at one length, and padding is tested, too."""
-OWN = "{} computes attention in its own code."
-ELSEWHERE = "work in code of their own"
 MIXERS = {
     "delta": "linear attention (gated delta rule)",
     "lightning": "linear attention (lightning attention)",
@@ -42,10 +42,10 @@ MIXERS = {
 FEED_FORWARD = re.compile("norm|mlp|moe")
 """Pattern for the name and class of every module in a layer that is only feed-forward."""
 ROUNDING = 0.01
-"""Largest difference of a weight, and of hidden states in parts of their norm, computed in two ways in float32."""
+"""Largest difference of hidden states, in parts of their norm, computed in two ways in float32."""
 
-_trials: dict[Hashable, tuple[Trial, bool]] = {}
-"""Cached trials by class, configuration and implementation, and whether the model keeps its own attention."""
+_trials: dict[Hashable, Trial] = {}
+"""Cached trials by class, configuration and implementation."""
 
 
 def tried(loaded: Loaded) -> Loaded:
@@ -58,36 +58,28 @@ def tried(loaded: Loaded) -> Loaded:
     settings = repr({**loaded.config.to_dict(), "name_or_path": "", "_name_or_path": ""})
     lengths = tuple(sentence.length for sentence in reading.sentences(loaded.tokenizer, TEXTS))
     kind = type(loaded.model), settings, loaded.implementation, loaded.device, loaded.dtype
-    key = *kind, loaded.task, loaded.longest, loaded.keeps_own_attention, lengths
+    key = *kind, loaded.task, loaded.longest, lengths
     if key not in _trials:
         with loaded.turns.turn(), faults.unforeseen(f"{loaded.name} ({type(loaded.model).__name__})"):
-            _trials[key] = _first_working_trial(loaded)
-    trial, keeps_own_attention = _trials[key]
-    if keeps_own_attention and not loaded.keeps_own_attention:
-        loaded.model.set_attn_implementation("eager")
-    return replace(loaded, trial=trial, keeps_own_attention=keeps_own_attention)
+            _trials[key] = _first_trial(loaded)
+    if _trials[key].is_captured:
+        tapped.use_own(loaded.model, loaded.implementation)
+    else:
+        tapped.use_on(loaded.model)
+    return replace(loaded, trial=_trials[key])
 
 
-def _first_working_trial(loaded: Loaded) -> tuple[Trial, bool]:
-    """First trial that works: with attnviz's attention, captured in the model's own code, or of returned weights."""
-    name = type(loaded.model).__name__
-    why = OWN.format(name)
-    if not loaded.keeps_own_attention:
+def _first_trial(loaded: Loaded) -> Trial:
+    """Trial with attnviz's attention, or, if the model does not take it or gives other numbers, of a captured run."""
+    if tapped.use_on(loaded.model):
         try:
-            return _tap_trial(loaded), False
-        except Canceled:
+            return _tap_trial(loaded)
+        except (Canceled, InputError):
             raise
-        except AttnvizError as error:
-            why = str(error)
-        except Exception as error:
-            why = f"{name} fails with attnviz's attention: {faults.first(error)}"
-        loaded.model.set_attn_implementation("eager")
-    try:
-        return _capture_trial(loaded), True
-    except Canceled:
-        raise
-    except Exception:  # then only the weights can be shown, if the model returns them
-        return _weights_trial(loaded, why), True
+        except Exception as error:  # an error of the model itself comes again in the captured run
+            getLogger(__name__).info("%s is captured in its own code: %s", loaded.name, error)
+    tapped.use_own(loaded.model, loaded.implementation)
+    return _capture_trial(loaded)
 
 
 def inputs(loaded: Loaded, texts: list[str]) -> Batch:
@@ -112,18 +104,18 @@ def _tap_trial(loaded: Loaded) -> Trial:
     """Run a model with attnviz's attention on a padded batch, and on its longest text alone.
 
     The second run is necessary because some implementations omit the mask if there is no padding.
+
+    Raises:
+        AttnvizError: if not all of the model's attention goes through the tap, or its numbers differ.
     """
     model, name = loaded.model, type(loaded.model).__name__
     unpadded = loaded.task == "labels" and model.config.get_text_config().pad_token_id is None
     single = inputs(loaded, TEXTS[1:])
     batch = single if unpadded else inputs(loaded, TEXTS)
-    tapped.use_on(model)
     output, run = _run_tapped(model, *batch)
     steps, hidden = run.tap.steps, running.hidden(output)
-    if not steps:
-        raise AttnvizError(OWN.format(name))
-    if not _are_whole(steps, batch[0]):
-        raise AttnvizError(f"{name} has attention without one map of all queries and keys.")
+    if not (steps and _are_whole(steps, batch[0])):
+        raise AttnvizError(f"{name} does not give the tap one map of all queries and keys.")
     kind = "decoder" if {step.site.kind for step in steps} == {"encoder"} and all(map(_is_causal, steps)) else None
     sites = [replace(step.site, kind=kind or step.site.kind) for step in steps]
     by_rule = _output_by_rule(model, single, hidden[-1]) if {site.kind for site in sites} == {"decoder"} else None
@@ -131,12 +123,12 @@ def _tap_trial(loaded: Loaded) -> Trial:
     findings = _compare(loaded, [single, batch], [single_output, output])
     layers = {site: _layer_number(model, module) for site, module in zip(sites, run.modules, strict=True)}
     lists = [part for part in model.modules() if isinstance(part, nn.ModuleList) and run.modules[0] in part.modules()]
-    layers, others = _not_shown(output, layers, ELSEWHERE, lists)
+    layers, unseen = _not_shown(output, layers, lists)
     heads = {
         Site(site.kind, layers.get(site, site.layer)): step.num_heads for site, step in zip(sites, steps, strict=True)
     }
     width, takes_rules = _width(loaded, hidden, batch[0]), by_rule is not None
-    return Trial(heads, width, None, others, layers, kind, takes_rules=takes_rules, findings=findings)
+    return Trial(heads, width, unseen, layers, kind, takes_rules=takes_rules, findings=findings)
 
 
 def _output_by_rule(model: nn.Module, batch: Batch, expected: Tensor) -> Any:
@@ -159,10 +151,14 @@ def _output_by_rule(model: nn.Module, batch: Batch, expected: Tensor) -> Any:
 
 
 def _compare(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[str, ...]:
-    """Compare runs through the tap with the model as loaded; give a finding if only its eager implementation agrees."""
+    """Compare runs through the tap with the model as loaded; give a finding if only its eager implementation agrees.
+
+    Raises:
+        AttnvizError: if no implementation agrees.
+    """
     model, name, finding = loaded.model, type(loaded.model).__name__, ""
     for implementation in dict.fromkeys((loaded.implementation, "eager")):
-        model.set_attn_implementation(implementation)
+        tapped.use_own(model, implementation)
         try:
             with torch.inference_mode():
                 own = [model(**read, **running.settings(model)) for read, _ in batches]
@@ -212,59 +208,31 @@ def differ(hidden: Tensor, expected: Tensor, length: int | None = None) -> bool:
 
 def _are_whole(steps: Sequence[Step], read: dict[str, Tensor]) -> bool:
     """Whether each step is one map of all queries and keys."""
-    sizes = map_sizes(read)
+    n = read["input_ids"].shape[1]
+    m = read.get("decoder_input_ids", read["input_ids"]).shape[1]
+    sizes = {"encoder": (n, n), "decoder": (m, m), "cross": (m, n)}
     return all((step.shape[2], step.shape[3] - step.has_sink) == sizes[step.site.kind] for step in steps)
 
 
 def _capture_trial(loaded: Loaded) -> Trial:
-    """Run a model with the attention in its own code, and capture the attention calls there."""
-    model, name = loaded.model, type(loaded.model).__name__
-    read, lengths = inputs(loaded, TEXTS)
+    """Run a model in its own code, and capture its attention calls there.
+
+    Raises:
+        InputError: if its attention is not one map of all queries and keys.
+    """
+    model = loaded.model
+    read, _ = inputs(loaded, TEXTS)
     with torch.inference_mode(), capture(model) as captured:
-        output = model(**read, output_attentions=True, **running.settings(model))
-    steps = {step.site: step for step in captured.steps}
-    partly, others = _not_shown(output, {site: site.layer for site in steps}, ELSEWHERE)
-    hidden = any(call.why_not for call in captured.calls) or any(step.weights_only for step in steps.values())
-    if hidden or partly or not _are_whole(captured.steps, read):
-        raise AttnvizError(OWN.format(name))
-    for site, weights in returned_maps(output, next(iter(steps)).kind).items():
-        if is_map(model, site, weights, read) and not _are_weights(steps[site], weights, model, lengths):
-            raise AttnvizError(f"{name} returns weights that differ from the softmax of its scores.")
-    heads = {site: step.num_heads for site, step in steps.items()}
-    return Trial(heads, _width(loaded, running.hidden(output), read), None, others, calls=captured.sites)
-
-
-def _are_weights(step: Step, weights: Tensor, model: nn.Module, lengths: tuple[int, ...]) -> bool:
-    """Whether the map that a model returned at a site has the weights of a step, as it has not in LiLT."""
-    weights = weights.softmax(-1) if running.returns_scores(model, step.site) else weights
-    for sentence, length in enumerate(lengths):
-        for head in range(step.num_heads):
-            own = weights[sentence, head, :length].float().cpu()
-            if not (step.weights(head, slice(length), sentence=sentence).float() - own).abs().max() <= ROUNDING:
-                return False
-    return True
-
-
-def _weights_trial(loaded: Loaded, why: str) -> Trial:
-    """Run a model on texts of two lengths, and search the weights that it returns for full maps."""
-    name, model, shown = faults.name(loaded.name), loaded.model, []
-    for text in TEXTS:
-        read, _ = inputs(loaded, [text])
-        with torch.inference_mode():
-            output = model(**read, output_attentions=True, **running.settings(model))
-        weights = [w for w in getattr(output, "attentions", None) or () if isinstance(w, Tensor) and w.dim() == 4]
-        is_decoder = not any(w.triu(1).any() for w in weights)
-        if not weights or weights[0].shape[-1] < 2:  # one token shows no mask
-            is_decoder = model.can_generate()
-        maps = returned_maps(output, "decoder" if is_decoder else "encoder")
-        shown.append({site: map.shape[1] for site, map in maps.items() if is_map(model, site, map, read)})
-    heads = {site: heads for site, heads in shown[1].items() if site in shown[0]}
-    if not heads:
+        output = model(**read, **running.settings(model))
+    width, steps = _width(loaded, running.hidden(output), read), ()
+    with suppress(AttnvizError):  # no call of attention was seen
+        steps = captured.steps
+    layers, unseen = _not_shown(output, {step.site: step.site.layer for step in steps})
+    hidden = any(call.why_not for call in captured.calls) or any(step.weights_only for step in steps)
+    if not steps or hidden or layers or not _are_whole(steps, read):
         what = "has no attention that is one map of all queries and keys, so attnviz cannot show it"
-        raise InputError(f"{name} ({type(model).__name__}) {what}.")
-    _, others = _not_shown(output, {site: site.layer for site in heads}, "give no map of all queries and keys")
-    only = f"{why.rstrip('.')}: its weights can be shown, but masks and heads cannot be changed."
-    return Trial(heads, _width(loaded, running.hidden(output), read), only, others)
+        raise InputError(f"{faults.name(loaded.name)} ({type(model).__name__}) {what}.")
+    return Trial({step.site: step.num_heads for step in steps}, width, unseen, calls=captured.sites)
 
 
 def _run_tapped(model: nn.Module, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Any, ModelRun]:
@@ -302,13 +270,12 @@ def _width(loaded: Loaded, hidden: Tensor, read: dict[str, Tensor]) -> int:
 
 
 def _not_shown(
-    output: Any, layer_numbers: dict[Site, int], how: str, lists: Sequence[nn.ModuleList] = ()
+    output: Any, layer_numbers: dict[Site, int], lists: Sequence[nn.ModuleList] = ()
 ) -> tuple[dict[Site, int], str | None]:
     """Describe the attention of a model that is not shown, by the number of layers with hidden states.
 
     Args:
         layer_numbers: number in the model of the layer of each site.
-        how: description of the other layers, if their modules do not identify them.
         lists: lists of modules, one of which may hold the layers in the order of `layer_numbers`.
 
     Returns:
@@ -318,7 +285,7 @@ def _not_shown(
         layers = {kind: getattr(output, f"{kind}_hidden_states", None) for kind in ("encoder", "decoder")}
         layers["cross"], lists = layers["decoder"], ()
     else:
-        layers = {next(iter(layer_numbers)).kind: getattr(output, "hidden_states", None)}
+        layers = {next(iter(layer_numbers), Site("encoder", 0)).kind: getattr(output, "hidden_states", None)}
     partly, sentences = {}, []
     for kind, states in layers.items():
         total = max(0, len(states or ()) - 1)
@@ -328,12 +295,14 @@ def _not_shown(
                 f"{total} {kind} layers compute attention {len(numbers)} times; each counts as a layer here"
             )
         elif total and not numbers:
-            sentences.append(f"the {kind} attention is not shown: its layers {how}")
+            sentences.append(f"the {kind} attention is not shown: its layers work in code of their own")
         elif others := _other_parts(lists, total, {*numbers.values()}):
             sentences.append(f"of {total} {kind} layers, counted from 0, {others}")
         elif len(numbers) < total:
             listed = ", ".join(str(number) for number in numbers.values())
-            sentences.append(f"shown of {total} {kind} layers, counted from 0: {listed}; the others {how}")
+            sentences.append(
+                f"shown of {total} {kind} layers, counted from 0: {listed}; the others work in code of their own"
+            )
         if 0 < len(numbers) < total and len({*numbers.values()}) == len(numbers):
             partly |= numbers
     text = "; ".join(sentences)

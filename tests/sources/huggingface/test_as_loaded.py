@@ -70,8 +70,8 @@ def test_a_class_and_configuration_are_tried_once(tmp_path, monkeypatch):
     zoo.save("bert", "BertForMaskedLM", tmp_path / "c", num_attention_heads=8)
     first = attnviz.load(str(tmp_path / "a"))
     tried = []
-    first_that_works = trial._first_working_trial
-    monkeypatch.setattr(trial, "_first_working_trial", lambda one: tried.append(one.name) or first_that_works(one))
+    first_trial = trial._first_trial
+    monkeypatch.setattr(trial, "_first_trial", lambda one: tried.append(one.name) or first_trial(one))
     second = attnviz.load(str(tmp_path / "b"))
     attnviz.load(str(tmp_path / "c"))
 

@@ -165,11 +165,11 @@ def byte_level() -> transformers.PreTrainedTokenizerFast:
     return transformers.PreTrainedTokenizerFast(tokenizer_object=cut)
 
 
-def test_a_predicted_byte_is_called_by_its_number():
-    """Not by the letter that stands for it in the vocabulary: "ä" begins with byte C3, which GPT-2 writes "Ã"."""
+def test_a_predicted_byte_has_the_name_of_its_piece():
+    """A part of a letter has no text: "ä" begins with byte C3, which GPT-2 writes "Ã"."""
     tokenizer = byte_level()
 
-    assert [reading.name_of(tokenizer, id) for id in tokenizer("äa")["input_ids"]] == ["<0xC3>", "<0xA4>", "a"]
+    assert [reading.name_of(tokenizer, id) for id in tokenizer("äa")["input_ids"]] == ["Ã", "¤", "a"]
 
 
 # Special tokens that are typed, and prompts of several lines

@@ -7,9 +7,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 from attnviz.check.moves import leak_test
 from attnviz.core.edits import Edits
-from attnviz.core.errors import InputError
-from attnviz.core.masks import Documents, Subsequent, Window
-from attnviz.sources.huggingface import loading, trial
+from attnviz.core.masks import Documents, Window
+from attnviz.sources.huggingface import loading
 from attnviz.sources.huggingface.source import HuggingFace
 
 TEXT = "w5 w6 w7 w8 w9 w10 w11"
@@ -79,15 +78,3 @@ def test_an_encoder_with_a_decoder_is_tested_on_what_its_decoder_reads(opened, f
     assert test.pairs == ()
     assert test.tested.sum() > 4
     assert set(off.pairs) >= {(0, 3), (2, 3), (3, 4)}
-
-
-def test_a_read_only_model_is_tested_against_the_mask_in_its_weights(opened, monkeypatch):
-    """Only unchanged."""
-    monkeypatch.setattr(trial, "_capture_trial", lambda loaded: 1 / 0)
-    model = opened("Bloom")
-    test = probed(model)
-
-    assert test.pairs == ()
-    assert test.saw.equal(Subsequent().grid(N))
-    with pytest.raises(InputError, match="masks and heads cannot be changed"):
-        probed(model, edits=Edits(Subsequent()))

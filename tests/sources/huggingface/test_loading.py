@@ -89,7 +89,7 @@ def test_what_a_model_is_for_is_told_by_its_architecture(tmp_path, kind, sizes, 
     loaded = loading.load(str(folder))
 
     assert (loaded.task, type(loaded.model).__name__) == (task, loads)
-    assert not loaded.keeps_own_attention
+    assert not loaded.trial.is_captured
     assert not loaded.model.training
     assert not any(weight.requires_grad for weight in loaded.model.parameters())
     saved, held = original.state_dict(), loaded.model.state_dict()

@@ -10,11 +10,12 @@ from families import OWN, TAPPED, VOCABULARY, build
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch.testing import assert_close
 
+import attnviz
 from attnviz.analysis.heads import head_metrics
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
-from attnviz.sources.huggingface import loading, source
+from attnviz.sources.huggingface import loading
 from attnviz.sources.huggingface.source import HuggingFace
 
 CAT = "The cat sat on the mat because it was tired."
@@ -206,15 +207,6 @@ def test_a_text_of_special_tokens_alone_is_none(opened, text):
         opened("Bert", cut=cut).tokenize([second, text])
 
 
-def test_too_many_probabilities_are_said_with_their_number(opened, monkeypatch):
-    """Positions times words, before the run."""
-    model = opened("Llama")
-    monkeypatch.setattr(source, "MOST_LOGITS", 999)
-    with pytest.raises(InputError, match=r"^12 tokens, at each .* 99 words .* 1,188 numbers; at most 999 are kept\."):
-        run(model, ["w5 w6 w7 w8 w9 w10", "w5"])
-    assert run(model, ["w5 w6 w7 w8 w9"] * 2).prediction.logits.numel() == 990
-
-
 @pytest.mark.parametrize(("family", "words"), [("T5", 3_000), ("Bloom", 2_000)])
 def test_a_text_that_does_not_fit_is_said_with_both_numbers(opened, monkeypatch, family, words):
     """Also where the model itself names no limit."""
@@ -234,9 +226,9 @@ def test_a_head_that_a_site_does_not_have_is_refused(opened):
 
     assert model.num_heads == 4
     assert {site.kind for site in model.sites} == {"encoder", "decoder", "cross"}
-    run(model, edits=Edits(heads_off={(Site("encoder", 1), 3), (Site("cross", 1), 1)}))
+    attnviz.analyze("w5 w6", model, Edits(heads_off={(Site("encoder", 1), 3), (Site("cross", 1), 1)}))
     with pytest.raises(InputError, match=r"^There is no head 3 of decoder layer 1; there are 2, counted from 0\."):
-        run(model, edits=Edits(heads_off={(Site("decoder", 1), 3)}))
+        attnviz.analyze("w5 w6", model, Edits(heads_off={(Site("decoder", 1), 3)}))
 
 
 # Texts to tokens

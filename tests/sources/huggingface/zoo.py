@@ -123,7 +123,9 @@ UNBUILT = frozenset(
     "t5gemma2 tvp vibevoice_asr vits voxtral_realtime_text".split()
 ) | {"SeamlessM4TModel"}
 """Families, and a class, that say that they read text and need more: sounds, images, other libraries, large parts."""
-Kind = Literal["works", "read-only", "refused"]
+SCORES = {"squeezebert": ("encoder", "decoder"), "prophetnet": ("encoder", "cross")}
+"""Kinds of attention for which a family returns the scores before the softmax, masks added."""
+Kind = Literal["works", "refused"]
 
 
 def combinations() -> dict[tuple[str, str], str]:
@@ -239,11 +241,9 @@ def opened(folder: Path) -> tuple[Kind, str]:
         sentence = str(error).replace(str(folder), "a model")
         assert "\n" not in sentence
         return "refused", sentence
-    told = " ".join(filter(None, (source.read_only, source.unseen)))
     check(source, record)
-    if not source.read_only:
-        changes(source, record)
-    return ("read-only" if source.read_only else "works"), told
+    changes(source, record)
+    return "works", source.unseen or ""
 
 
 def check(source: HuggingFace, record: Record) -> None:
@@ -274,7 +274,7 @@ def check(source: HuggingFace, record: Record) -> None:
             if len(maps) < len(alike):  # linear attention returns no map
                 alike = [one.site for one in record.steps if one.mixing == "softmax"]
             expected = maps[alike.index(step.site)][1, :, :rows]
-            if running.returns_scores(own, step.site):
+            if step.site.kind in SCORES.get(own.config.model_type, ()):
                 expected = expected.softmax(-1)
             for head in range(step.num_heads):
                 close(step.weights(head, sentence=1)[:rows], expected[head])
