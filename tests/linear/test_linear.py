@@ -34,6 +34,7 @@ CLASSES = {
     "olmo_hybrid": ("OlmoHybridForCausalLM", "o_norm", [0]),
     "kimi_linear": ("KimiLinearForCausalLM", "o_norm", [0]),
     "bailing_hybrid": ("BailingHybridForCausalLM", "o_norm", [0]),
+    "glm5_next_text": ("Glm5NextTextModel", "o_norm", [0, 1]),
     "minimax": ("MiniMaxForCausalLM", "norm", [1]),
     "bamba": ("BambaForCausalLM", "norm", [0]),
     "granitemoehybrid": ("GraniteMoeHybridForCausalLM", "norm", [0]),

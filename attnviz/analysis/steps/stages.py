@@ -375,8 +375,11 @@ def chain(
     parts += [_heads, _scores, _outputs] if has_scores else []
     parts += [] if origin is None else [_tokens]
     stages = {stage.key: stage for part in parts for stage in part(call)}
-    unknown = NOT_TAKEN_APART if has_scores else READ_ONLY if record.read_only else LINEAR
-    missing = NOT_USED if has_scores else {"mask": NOT_USED["mask"] if record.read_only else LINEAR}
+    unknown, missing = NOT_TAKEN_APART, NOT_USED
+    if record.read_only:
+        unknown, missing = READ_ONLY, {"mask": NOT_USED["mask"]}
+    elif step.linear:
+        unknown, missing = LINEAR, {}
     return tuple(stages.get(key) or call.stage(key, missing=missing.get(key, unknown)) for key in KEYS)
 
 

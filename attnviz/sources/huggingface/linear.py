@@ -27,7 +27,7 @@ _lock = RLock()
 """Lock for the names in modeling files: one run with linear attention at a time in a process."""
 
 
-class Run(Protocol):
+class TappedRun(Protocol):
     """The part of `tapped.ModelRun` that a tap needs."""
 
     tap: Tap
@@ -35,7 +35,7 @@ class Run(Protocol):
     def site(self, module: nn.Module) -> Site: ...
 
 
-class Call(NamedTuple):
+class MixerInputs(NamedTuple):
     """Inputs of a call: scaled queries, keys and values, (B, H, n, d), and the rule that mixes them."""
 
     query: Tensor
@@ -52,7 +52,7 @@ def _delta_rule(
     beta: Tensor,
     use_qk_l2norm_in_kernel: bool = False,
     **_: Any,
-) -> Call:
+) -> MixerInputs:
     """Inputs of the gated delta rule, (B, n, H, ...); the decay g has one number per head, or one per channel."""
     dtype = torch.promote_types(query.dtype, torch.float32)
     query, key = (x.to(dtype).repeat_interleave(value.shape[2] // x.shape[2], 2) for x in (query, key))
@@ -62,7 +62,7 @@ def _delta_rule(
         before = f"{CONVOLUTION}; queries and keys are normalized to length 1."
     rule = "gated delta rule" if g.dim() == 3 else "gated delta rule with a decay per channel"
     query, key, value, g, beta = (x.transpose(1, 2) for x in (query * query.shape[-1] ** -0.5, key, value, g, beta))
-    return Call(query, key, value, LinearMap(rule, before, g, beta, is_delta=True))
+    return MixerInputs(query, key, value, LinearMap(rule, before, g, beta, is_delta=True))
 
 
 def _scan(
@@ -77,7 +77,7 @@ def _scan(
     dt_softplus: bool = False,
     dt_limit: tuple[float, float] | None = None,
     **_: Any,
-) -> Call:
+) -> MixerInputs:
     """Inputs of the scan of Mamba-2: values, (B, n, H, d_v), time steps dt, (B, n, H), and keys B and queries C,
     (B, n, groups, d_k), which the heads of a group share.
     """
@@ -92,7 +92,7 @@ def _scan(
     else:
         query, key = (x.repeat_interleave(heads // groups, 1) for x in (query, key))
     linear = LinearMap("state space, Mamba-2", f"{CONVOLUTION}.", dt * A.to(dt)[:, None], dt, skip=D)
-    return Call(query, key, hidden_states.transpose(1, 2), linear)
+    return MixerInputs(query, key, hidden_states.transpose(1, 2), linear)
 
 
 def _scan_one(
@@ -106,14 +106,14 @@ def _scan_one(
     dt_bias: Tensor | None = None,
     dt_softplus: bool = False,
     **_: Any,
-) -> Call:
+) -> MixerInputs:
     """Inputs of one token of Mamba-2, (B, H, ...), where numbers of a head are repeated for its channels."""
     skip, bias = (None if x is None else x[:, 0] for x in (D, dt_bias))
     values, steps, key, query = (x.unsqueeze(1) for x in (hidden_states, dt[..., 0], B, C))
     return _scan(values, steps, A[:, 0, 0], key, query, D=skip, dt_bias=bias, dt_softplus=dt_softplus)
 
 
-FUNCTIONS: dict[str, Callable[..., Call]] = {
+FUNCTIONS: dict[str, Callable[..., MixerInputs]] = {
     "torch_chunk_gated_delta_rule": _delta_rule,
     "torch_recurrent_gated_delta_rule": _delta_rule,
     "chunk_kimi_delta_attention": _delta_rule,
@@ -137,7 +137,7 @@ def is_linear(module: nn.Module) -> bool:
 
 
 @contextmanager
-def tapping(model: nn.Module, run: Run) -> Iterator[None]:
+def tapping(model: nn.Module, run: TappedRun) -> Iterator[None]:
     """Context manager in which layers of linear attention, called in this thread, go through the tap of a run."""
     mixers = [module for module in model.modules() if is_linear(module)]
     if not mixers:
@@ -149,7 +149,7 @@ def tapping(model: nn.Module, run: Run) -> Iterator[None]:
         if get_ident() == thread:
             calling[:] = [module]
 
-    def wrap(function: Callable, read: Callable[..., Call]) -> Callable:
+    def wrap(function: Callable, read: Callable[..., MixerInputs]) -> Callable:
         def tapped(*arguments: Any, **named: Any) -> Any:
             returned = function(*arguments, **named)
             if get_ident() != thread or not calling:
@@ -180,7 +180,7 @@ def tapping(model: nn.Module, run: Run) -> Iterator[None]:
         yield
 
 
-def _tap_lightning(stack: ExitStack, module: nn.Module, run: Run, thread: int) -> None:
+def _tap_lightning(stack: ExitStack, module: nn.Module, run: TappedRun, thread: int) -> None:
     """Add hooks to a module of lightning attention; its norm reads the outputs of the heads side by side."""
     held: dict[str, Tensor | None] = {}
 
