@@ -174,7 +174,10 @@ def test_a_target_is_read_by_the_decoder(run, tmp_path):
         (["app", "--memory", "nan"], "'nan' is not an amount; give a number, 0 or more."),
         (["generate", "a", "--model", "story", "--max-new-tokens", "0"], "max_new_tokens is 0; give a number from 1"),
         (["export", "a", *SCRATCH, "--sentence", "2"], "There is no sentence 2; there are 1, counted from 1."),
-        (["export", "a", *SCRATCH, "-o", "head.gif"], f"There are: {', '.join(f'.{name}' for name in export.NAMES)}."),
+        (
+            ["export", "a", *SCRATCH, "-o", "head.gif"],
+            f"in a format: {', '.join(f'.{name}' for name in export.NAMES)}.",
+        ),
         (["export", "a", *SCRATCH, "-o", "nowhere/head.svg"], "there is no folder 'nowhere'; make it first."),
         (["save", "a", *SCRATCH, "-o", "a.zip"], "'a.zip' cannot be the name of a saved run: it must end in .attn."),
         (["explore", "a", *SCRATCH, "-o", "a.png"], "'a.png' cannot be the name of a page: it must end in .html."),

@@ -321,7 +321,7 @@ def test_what_is_changed_is_checked(checked):
         (
             "nonsense",
             [],
-            "'my_models.py:nonsense' gives 'int', which is neither a model nor a batch; let it give attnviz.wrap",
+            "'my_models.py:nonsense' gives 'int', which is neither a model nor a batch; let it return attnviz.wrap",
         ),
     ],
 )

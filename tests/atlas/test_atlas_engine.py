@@ -137,7 +137,7 @@ def test_as_many_workers_start_as_are_asked_for_and_have_work(tmp_path, monkeypa
     monkeypatch.setattr(distributed, "LocalCluster", cluster)
     (tmp_path / "corpus.txt").write_text("a b a\n" * shards)
     work = Engine(workers, memory="4XB")
-    with pytest.raises(InputError, match="No cluster: Could not parse '4XB'"):
+    with pytest.raises(InputError, match="The Dask cluster cannot be used: Could not parse '4XB'"):
         atlas.build("constructed", tmp_path / "corpus.txt", tmp_path / "atlas", atlas.Options(shard=1), work=work)
 
     assert (asked["n_workers"], asked["threads_per_worker"], asked["memory_limit"]) == (started, 1, "4XB")

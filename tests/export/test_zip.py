@@ -54,7 +54,7 @@ def test_a_zip_says_what_it_had_to_leave_out(hostile):
     parts = SimpleNamespace(**vars(hostile) | {"chart": image})
     with zipfile.ZipFile(io.BytesIO(render(parts, "zip"))) as archive:
         assert {name.rpartition(".")[2] for name in archive.namelist()} == {"txt", *FORMATS} - {"png", "svg", "pdf"}
-        assert "left out. The picture holds an image from another place" in archive.read("README.txt").decode()
+        assert "left out. The picture refers to an image by its address" in archive.read("README.txt").decode()
 
 
 def test_everything_holds_the_run_a_page_and_every_layer_and_says_how_each_opens(monkeypatch):
