@@ -215,7 +215,9 @@ def test_a_text_that_does_not_fit_is_said_with_both_numbers(opened, monkeypatch,
 
     assert model.loaded.longest is None
     run(model, ["w5 w6"])
-    with pytest.raises(InputError, match=rf"^{words:,} tokens need about \d+.*B of memory, and 200.0 MB are free here\."):
+    with pytest.raises(
+        InputError, match=rf"^{words:,} tokens need about \d+.*B of memory, and 200.0 MB are free here\."
+    ):
         run(model, ["w5 " * words])
 
 
