@@ -57,7 +57,8 @@ def test_the_answer_is_that_of_generate(decoder):
 def test_edits_act_on_each_new_token(decoder, mask):
     """With the cache as with a whole run for each token."""
     source, _ = decoder
-    edits = Edits(mask=mask, temperature=2.0, heads_off=frozenset({(source.sites[0], 1)}))
+    site = source.sites[1]  # the first layer of a hybrid has no scores
+    edits = Edits(mask=mask, temperature=2.0, scored_site=site, heads_off=frozenset({(source.sites[0], 1)}))
     cached, whole = generate(TEXT, source, 6, edits), Source.continuation(source, source.tokenize([TEXT])[0], edits)
     for id in cached.ids:
         assert int(whole.logits().argmax()) == id
