@@ -174,6 +174,7 @@ SETTLED = """quiet => {
         };
         note();
     }
+    if (app.dataset.testConnectionState !== 'CONNECTED') return false;
     if (window.asked || app.dataset.testScriptState !== 'notRunning') return false;
     const broken = app.querySelector('[data-testid=stException]');
     if (broken) throw new Error(broken.textContent);

@@ -130,7 +130,9 @@ def test_half_a_character_stops_nothing_and_the_numbers_show_tokens_as_they_are(
         Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, 'value').set.call(box, 'a \\ud800 b');
         box.dispatchEvent(new Event('input', {bubbles: true}));
     }""")
-    page.get_by_label("Text").first.press("Control+Enter")
+    with page.expect_console_message(lambda message: "WebSocket onclose" in message.text):
+        page.get_by_label("Text").first.press("Control+Enter")
+    expect(page.locator("[data-test-connection-state=CONNECTED]")).to_be_attached()
     type_text(page, text := "=1+1 <b> $x$ *i*")
 
     assert problem(page, "the next text", expected(text)) == ""
