@@ -37,10 +37,10 @@ def donors(
         if take.head is not None and take.head >= step.num_heads:
             raise InputError(f"There is no {take.site.head(take.head)}; there are {step.num_heads}, counted from 0.")
         own_texts = replace(record, sentences=sentences, targets=targets).usual_texts(take.site)
-        is_read = take.part != "values", take.part in ("pattern", "values")
-        for reads, theirs, ours in zip(is_read, record.usual_texts(take.site), own_texts, strict=True):
-            for sentence in ours if reads and theirs is not ours else ():
-                _check_lengths(take, sentence, theirs[0])
+        reads_sides = take.part != "values", take.part in ("pattern", "values")
+        for reads, other, own in zip(reads_sides, record.usual_texts(take.site), own_texts, strict=True):
+            for sentence in own if reads and other is not own else ():
+                _check_lengths(take, sentence, other[0])
         key = take.text, take.part, take.site, take.position if take.part == "pattern" else None
         tensors[key] = tensors.get(key) or _tensors(take.part, step, key[-1])
         taken.append(Donor(take, tensors[key]))

@@ -191,8 +191,8 @@ def build(
             raise InputError(f"{what}. They do not belong together; fetch both again.")
         return instance
 
-    sparing_others = type(model.__name__, (model,), {"get_init_context": classmethod(context), "__new__": make})
-    return sparing_others.from_pretrained(
+    thread_safe_class = type(model.__name__, (model,), {"get_init_context": classmethod(context), "__new__": make})
+    return thread_safe_class.from_pretrained(
         folder,
         config=config,
         dtype=dtype,

@@ -28,7 +28,7 @@ _lock = RLock()
 
 
 class TappedRun(Protocol):
-    """The part of `tapped.ModelRun` that a tap needs."""
+    """Attributes of `tapped.ModelRun` that the taps here need."""
 
     tap: Tap
 
@@ -53,7 +53,7 @@ def _delta_rule(
     use_qk_l2norm_in_kernel: bool = False,
     **_: Any,
 ) -> MixerInputs:
-    """Inputs of the gated delta rule, (B, n, H, ...); the decay g has one number per head, or one per channel."""
+    """Read arguments of the gated delta rule, (B, n, H, ...); the decay g has one number per head or per channel."""
     dtype = torch.promote_types(query.dtype, torch.float32)
     query, key = (x.to(dtype).repeat_interleave(value.shape[2] // x.shape[2], 2) for x in (query, key))
     before = f"{CONVOLUTION}."
@@ -78,8 +78,8 @@ def _scan(
     dt_limit: tuple[float, float] | None = None,
     **_: Any,
 ) -> MixerInputs:
-    """Inputs of the scan of Mamba-2: values, (B, n, H, d_v), time steps dt, (B, n, H), and keys B and queries C,
-    (B, n, groups, d_k), which the heads of a group share.
+    """Read arguments of the scan of Mamba-2: values, (B, n, H, d_v), time steps dt, (B, n, H), and keys B and
+    queries C, (B, n, groups, d_k), which the heads of a group share.
     """
     dt = dt if dt_bias is None else dt + dt_bias.to(dt.dtype)
     dt = F.softplus(dt) if dt_softplus else dt
@@ -107,7 +107,7 @@ def _scan_one(
     dt_softplus: bool = False,
     **_: Any,
 ) -> MixerInputs:
-    """Inputs of Mamba-2 for one new token, (B, H, ...), where the numbers of a head are repeated for its channels."""
+    """Read arguments of Mamba-2 for one new token, (B, H, ...); the numbers of a head are repeated for its channels."""
     skip, bias = (None if x is None else x[:, 0] for x in (D, dt_bias))
     values, steps, key, query = (x.unsqueeze(1) for x in (hidden_states, dt[..., 0], B, C))
     return _scan(values, steps, A[:, 0, 0], key, query, D=skip, dt_bias=bias, dt_softplus=dt_softplus)
@@ -121,7 +121,7 @@ FUNCTIONS: dict[str, Callable[..., MixerInputs]] = {
     "mamba2_chunk_scan": _scan,
     "mamba2_selective_state_update": _scan_one,
 }
-"""Readers of the arguments of transformers' functions by the functions' names."""
+"""Functions that read the arguments of the functions of transformers with these names."""
 
 
 @cache

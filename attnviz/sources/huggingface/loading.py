@@ -79,18 +79,18 @@ def load(name: str, report: Report = lambda progress: None) -> Loaded:
         if report(DownloadProgress(what, location.size, location.size)) is False:
             raise Canceled(f"The load of {faults.name(location.name)} was canceled.")
 
-    def read(folder: Path) -> Unweighted:
+    def read_parts(folder: Path) -> Unweighted:
         with files.quiet():  # without the lock of builds, as a tokenizer may take very long
             return opening.read(folder, location.name)
 
     if location.kind == "download":
         needs = sum(file.size for file in location.files if file.is_weights)
         make_room(needs, devices()[-1], f"{faults.name(location.name)} needs", SMALLER)
-        location = hub.fetch(location, report, check=read)
+        location = hub.fetch(location, report, check=read_parts)
     if not files.weights(location.folder):
         raise hub.no_model(location.name, os.listdir(location.folder), location.folder)
     report_stage("reading")
-    parts = read(location.folder)
+    parts = read_parts(location.folder)
     with files.alone():
         loaded = _build(location, parts)
     report_stage("trying")

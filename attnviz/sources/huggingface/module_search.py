@@ -33,7 +33,7 @@ from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import watching
 
 NAMES = {"w_q": "queries", "w_k": "keys", "w_v": "values"}
-LONGEST_HEAD = 6
+LONGEST_CHAIN = 6
 """Maximum number of modules between the last states and the logits; BERT has a layer, an activation and a norm."""
 PROBES, LENGTH = 16, 5
 """Number of texts in the probe run, and of tokens in each; few models have 5 heads, so the sizes identify the axes."""
@@ -100,13 +100,13 @@ class Search:
     def __init__(self, loaded: Loaded):
         self.loaded, self.within, self.config = loaded, bound(loaded), loaded.config.get_text_config()
         self.names = {module: name for name, module in loaded.model.named_modules()}
-        count, end = loaded.vocabulary, getattr(loaded.config, "eos_token_id", None)
+        count, end_id = loaded.vocabulary, getattr(loaded.config, "eos_token_id", None)
         ids = [[(7 + 11 * j + i * count // (PROBES + 3 * j)) % count for j in range(LENGTH)] for i in range(PROBES)]
         # no padding, as some models count no positions for it; an end token, as others read only its vector
         pad = getattr(loaded.config, "pad_token_id", None)
         ids = [[(id + 1) % count if id == pad else id for id in row] for row in ids]
-        if isinstance(end, int) and 0 <= end < count:
-            ids = [[*row[:-1], end] for row in ids]
+        if isinstance(end_id, int) and 0 <= end_id < count:
+            ids = [[*row[:-1], end_id] for row in ids]
         sentences = tuple(Sentence("", tuple(Token("", id, 0, 0) for id in row), LENGTH) for row in ids)
         model_inputs = running.inputs(sentences, loaded)
         self.has_encoder = bool(getattr(loaded.config, "is_encoder_decoder", False))
@@ -141,12 +141,12 @@ class Search:
         calls = {step.site: self._call(step, all_projections=all_projections) for step in steps}
         sites, feed_forward = {site: projections for site, (projections, _, _) in calls.items()}, {}
         for layer in range(len(states) - 1):
-            here = [site for site in sites if site.layer == layer]
-            written = [calls[site][2] for site in here]
+            layer_sites = [site for site in sites if site.layer == layer]
+            written = [calls[site][2] for site in layer_sites]
             module, factor = self._addition(states[layer + 1] - states[layer], written, layer)
             if module is not None:
                 feed_forward[layer] = module, factor
-            sites |= {site: replace(sites[site], factor=factor) for site in here}
+            sites |= {site: replace(sites[site], factor=factor) for site in layer_sites}
         if beyond := [site for site in sites if site.layer >= len(states) - 1]:
             raise refusal(self.loaded, f"{beyond[0]} is beyond the layers whose states it returns")
         if all_projections:
@@ -180,24 +180,24 @@ class Search:
             if any(self._is_close(part, end) for part in norm[1:]) and not self._is_in_layer(norm.module):
                 return readout, ()
         readout, unembedding = self._unembedding()
-        head, wanted = [], unembedding.output
-        while not self._is_close(wanted, end):
-            call = next((call for call in reversed(self.calls) if self._gives(call, wanted, end)), None)
-            if call is None or len(head) > LONGEST_HEAD:
+        modules, vectors = [], unembedding.output
+        while not self._is_close(vectors, end):
+            call = next((call for call in reversed(self.calls) if self._gives(call, vectors, end)), None)
+            if call is None or len(modules) > LONGEST_CHAIN:
                 raise refusal(self.loaded, "its logits do not come from its last states through a chain of modules")
-            head.insert(0, call.module)
-            wanted = call.input
+            modules.insert(0, call.module)
+            vectors = call.input
         for call in reversed(self.calls):
             if self._gives(call, end, end) and not self._is_in_layer(call.module) and self._norm(call):
-                return readout, (call.module, *head)
-        return readout, tuple(head)
+                return readout, (call.module, *modules)
+        return readout, tuple(modules)
 
     def _is_in_layer(self, module: nn.Module) -> bool:
         """Whether a module belongs to a numbered layer."""
         return any(part.isdecimal() for part in self.names[module].split("."))
 
     def _gives(self, call: ModuleCall, wanted: Tensor, like: Tensor) -> bool:
-        """Whether a call turns other vectors into the wanted vectors, with one vector for each token."""
+        """Whether a call turns other vectors, one for each token like `like`, into the wanted vectors."""
         if call.input is None or call.input.shape[:-1] != like.shape[:-1]:
             return False
         return self._is_close(call.output, wanted) and not self._is_close(call.input, wanted)
@@ -287,7 +287,7 @@ class Search:
         return {name: parts[name] for name in vectors if name in parts}
 
     def _projection(self, wanted: Tensor, calls: list[ModuleCall]) -> Projected | None:
-        """Find the projection to (B, H · d) vectors at position 0, where rotary positions rotate by nothing."""
+        """Find the projection that gives (B, H · d) vectors at position 0, where rotary positions change nothing."""
         for call in calls:
             if (match := self._columns(call.output, wanted)) is None:
                 continue
@@ -323,7 +323,7 @@ class Search:
         return None
 
     def _addition(self, whole: Tensor, written: list[Tensor], layer: int) -> tuple[nn.Module | None, float]:
-        """Find the module that adds `whole` minus the outputs of attention, `written`, and the factor of all three."""
+        """Find a module, or None, and a factor with `whole` = factor · (sum of `written` + output of the module)."""
         for factor in dict.fromkeys((1.0, float(getattr(self.config, "residual_multiplier", None) or 1.0))):
             rest = whole - factor * sum(written)
             if written and self._is_close(rest, torch.zeros_like(rest), whole):
@@ -368,7 +368,7 @@ class Search:
         return None
 
     def _linear(self, call: ModuleCall) -> Linear | None:
-        """Measure a module as x W + b by its outputs for unit vectors, as weights may be packed; None if not linear."""
+        """Measure x W + b from a module's outputs for unit vectors, also for packed weights; None if not linear."""
         width, module = call.input.shape[-1], call.module
         types = (parameter.dtype for parameter in module.parameters())
         dtype = next((t for t in types if t.is_floating_point and t.itemsize > 1), self.loaded.dtype)

@@ -63,7 +63,7 @@ def inputs(loaded: Loaded, pictures: tuple[Picture, ...]) -> dict[str, Tensor]:
 
 
 def resample(samples: Tensor, rate: int, wanted: int) -> Tensor:
-    """Resample a sound; frequencies that both rates can hold stay."""
+    """Resample a sound; frequencies that both rates can represent are unchanged."""
     if rate == wanted:
         return samples
     count = round(len(samples) * wanted / rate)
@@ -84,9 +84,9 @@ def _is_of_kaldi(extractor: Any) -> bool:
 
 
 def plane_of(processor: Any, picture: Picture) -> Plane:
-    """Rows and columns of numbers that a model is given for a picture or a sound, with their places in it."""
+    """Rows and columns of a model's input numbers for a picture or a sound, with their positions in it."""
     if not isinstance(picture, Sound):
-        return _picture_plane(processor, picture.size)
+        return _measure_picture_plane(processor, picture.size)
     rate, seconds = processor.sampling_rate, picture.seconds
     if _is_of_kaldi(processor):
         low, high, top = _mel(LOWEST), _mel(rate / 2), _mel(picture.rate / 2)
@@ -116,9 +116,7 @@ def pitch(loaded: Loaded, band: float) -> float:
 
 
 @lru_cache(maxsize=32)
-def _picture_plane(processor: Any, size: tuple[int, int]) -> Plane:
-    """Measure the plane of pictures of a size, (height, width)."""
-
+def _measure_picture_plane(processor: Any, size: tuple[int, int]) -> Plane:
     def process(pixels: Tensor) -> Tensor:
         return processor([pixels.numpy()], return_tensors="pt")["pixel_values"].float()
 

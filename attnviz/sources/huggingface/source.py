@@ -199,7 +199,7 @@ class HuggingFace(Pretrained):
         return running.rules(self.loaded, prompt, longest)
 
     def continuation(self, sentence: Sentence, edits: Edits = Edits(), room: int = MOST_WRITTEN) -> Continuation:
-        """Start to continue a text, with a cache of keys and values unless `running.cache_for` gives none."""
+        """Start to continue a text, with a cache of keys and values if `running.cache_for` gives one."""
         loaded = self.loaded
         cache = running.cache_for(loaded, sentence, edits)
         if cache is None:
@@ -242,7 +242,7 @@ class HuggingFace(Pretrained):
             return running.graph(loaded, record, tap, vectors)
 
     def _cut(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """Tokenize texts without pictures and chats, each after the prompt of the pooling."""
+        """Tokenize plain texts, each with the prompt of the pooling in front."""
         prompted = [f"{self.facts.pooling.prompt}{text}" for text in texts]
         return reading.sentences(self.facts.tokenizer, prompted, pairs=not self.generates)
 
@@ -274,7 +274,7 @@ class HuggingFace(Pretrained):
     def _record(
         self, loaded: Loaded, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
     ) -> Record:
-        """Run the model with edits that hold the numbers that they take, and make the record."""
+        """Run the model with resolved edits, and make the record."""
         model_inputs, cut = running.inputs(sentences, loaded), ()
         lengths = tuple(sentence.length for sentence in sentences)
         if loaded.task == "write":

@@ -47,13 +47,13 @@ def stream_of(loaded: Loaded, record: Record) -> Stream:
     if "lens" not in results:
         with torch.inference_mode():
             results["lens"] = Search(loaded).lens()
-    readout, head = results["lens"]
+    readout, modules = results["lens"]
     states, unembedding = [], loaded.model.get_output_embeddings()
     for state in states_of(_rerun(loaded, record))[:-1]:
         with loaded.turns.turn(), torch.inference_mode(), calls_of([unembedding]) as calls:
-            for module in head:
+            for module in modules:
                 state = module(state)
-        states.append(calls[-1].input if head else floats(state))
+        states.append(calls[-1].input if modules else floats(state))
     return Stream(readout, tuple(states), None, results["no parts"])
 
 

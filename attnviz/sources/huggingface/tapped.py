@@ -212,7 +212,7 @@ def _attention(
 
 
 def _split_mask_and_bias(mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor | None, Tensor | None]:
-    """The mask as booleans, and the bias added to the scores; a float mask may hold both."""
+    """Split a mask into a boolean mask and a bias that is added to the scores; a float mask may hold both."""
     if mask is not None:
         mask = mask[..., :keys]
         if mask.dtype is not torch.bool:

@@ -89,7 +89,7 @@ def inputs(loaded: Loaded, texts: list[str]) -> Batch:
     """
 
     def fit(sentence: Sentence) -> Sentence:
-        """Cut a sentence to the maximum length, and replace each id without an embedding by one that has it."""
+        """Cut a sentence to the maximum length, and replace each id without an embedding by an id that has one."""
         tokens = tuple(replace(token, id=token.id % loaded.vocabulary) for token in sentence.tokens[: loaded.longest])
         return replace(sentence, tokens=tokens, length=min(sentence.length, len(tokens)))
 
