@@ -174,7 +174,7 @@ class Wrapped(Source):
         self.check_targets(targets)
         if self.writes and not targets:
             parts = [sentence.text.partition(PAIR) for sentence in sentences]
-            texts = [read.strip() or whole for whole, _, read in parts]
+            texts = [second.strip() or whole for whole, _, second in parts]
             targets = self._pad([self._cut(text, text) for text in texts])
         model, weights = self.code.model, next(self.code.model.parameters(), torch.zeros(()))
         ids = [token_ids(batch).to(weights.device) for batch in (sentences, targets) if batch]
@@ -189,18 +189,18 @@ class Wrapped(Source):
             record = replace(record, findings=(*record.findings, again))
         return replace(record, sentences=sentences, targets=targets, **self._predictions(output, targets or sentences))
 
-    def _predictions(self, output: Any, read: tuple[Sentence, ...]) -> dict[str, Any]:
+    def _predictions(self, output: Any, sentences: tuple[Sentence, ...]) -> dict[str, Any]:
         """Fields of the record for the predictions or the labels, if the output has the shape of logits.
 
         Args:
-            read: texts at whose tokens the model may predict.
+            sentences: texts at whose tokens the model may predict.
         """
         output, words = getattr(output, "logits", output), self.code.words
         if isinstance(output, tuple | list) and output:
             output = output[0]
         if not isinstance(output, Tensor) or not output.is_floating_point():
             return {}
-        logits, shape = output.detach().float().cpu(), (len(read), len(read[0].tokens))
+        logits, shape = output.detach().float().cpu(), (len(sentences), len(sentences[0].tokens))
         if logits.dim() == 2 and len(logits) == shape[0] != shape[1]:
             names = getattr(getattr(self.code.model, "config", None), "id2label", None) or {}
             return {"labels": (tuple(str(names.get(i, i)) for i in range(logits.shape[1])), logits)}

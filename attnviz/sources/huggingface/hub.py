@@ -198,21 +198,21 @@ def no_model(model: str, names: Iterable[str], folder: Path | None = None) -> In
         names: names of the files.
         folder: folder with the files, if they are on this machine.
     """
-    names, place = sorted(names), folder or model
+    names, path = sorted(names), folder or model
     pickled = next((file for file in names if file.endswith(files.PICKLED) and file not in files.OF_TRAINER), "")
     weights = pickled or next((file for file in names if file.endswith((".safetensors", ".gguf"))), "")
     steps = sorted((int(match[1]), file) for file in names if (match := files.CHECKPOINT.fullmatch(file)))
     if files.ADAPTER in names:
-        line = f'peft.AutoPeftModelForCausalLM.from_pretrained("{place}").merge_and_unload()'
+        line = f'peft.AutoPeftModelForCausalLM.from_pretrained("{path}").merge_and_unload()'
         why = f"holds an adapter (LoRA), not a whole model. Merge it with the class of PEFT for its task: {line}"
     elif weights.endswith(".gguf"):
-        line = f'AutoModelForCausalLM.from_pretrained("{place}", gguf_file="{weights}")'
+        line = f'AutoModelForCausalLM.from_pretrained("{path}", gguf_file="{weights}")'
         why = f"holds weights as GGUF, which attnviz does not read. Convert it, with `pip install gguf`: {line}"
     elif files.CONFIG in names and pickled:
         settings = files.read_json(folder / files.CONFIG) if folder else None
         listed = settings.get("architectures") if isinstance(settings, dict) else None
         kind = str(listed[0]) if isinstance(listed, list) and listed else ""
-        line = f'transformers.{kind if kind.isidentifier() else "AutoModel"}.from_pretrained("{place}")'
+        line = f'transformers.{kind if kind.isidentifier() else "AutoModel"}.from_pretrained("{path}")'
         why = f"holds its weights as pickle ({pickled}), which can run code. If you trust it, convert it: {line}"
     else:
         give = "Give a folder that save_pretrained has written."
@@ -222,7 +222,7 @@ def no_model(model: str, names: Iterable[str], folder: Path | None = None) -> In
             how = "Load it into its model, and give that to attnviz.capture(model), or save it by save_pretrained"
             why = f"holds weights ({weights}) without config.json, such as a state_dict. {how}."
         elif steps:
-            last = faults.name(f"{place}/{steps[-1][1]}")
+            last = faults.name(f"{path}/{steps[-1][1]}")
             listed = ", ".join(file for _, file in steps)
             why = f"holds no model itself, but checkpoints: {listed}. Give one, as in {last}."
         else:

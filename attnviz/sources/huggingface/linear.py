@@ -149,7 +149,7 @@ def tapping(model: nn.Module, run: TappedRun) -> Iterator[None]:
         if get_ident() == thread:
             calling[:] = [module]
 
-    def wrap_function(function: Callable, read: Callable[..., MixerInputs]) -> Callable:
+    def wrap_function(function: Callable, reader: Callable[..., MixerInputs]) -> Callable:
         """Make the function that calls the original and passes its inputs and output through the tap."""
 
         def tapped(*arguments: Any, **named: Any) -> Any:
@@ -157,11 +157,11 @@ def tapping(model: nn.Module, run: TappedRun) -> Iterator[None]:
             if get_ident() != thread or not calling:
                 return returned
             first = returned[0] if isinstance(returned, tuple) else returned
-            output = first.unsqueeze(2) if read is _scan_one else first.transpose(1, 2)
-            mixed = run.tap.mix(output, *read(*arguments, **named), site=run.site(calling.pop()))
+            output = first.unsqueeze(2) if reader is _scan_one else first.transpose(1, 2)
+            mixed = run.tap.mix(output, *reader(*arguments, **named), site=run.site(calling.pop()))
             if mixed is output:
                 return returned
-            mixed = mixed.squeeze(2) if read is _scan_one else mixed.transpose(1, 2).contiguous()
+            mixed = mixed.squeeze(2) if reader is _scan_one else mixed.transpose(1, 2).contiguous()
             return (mixed.to(first), *returned[1:]) if isinstance(returned, tuple) else mixed.to(first)
 
         return tapped

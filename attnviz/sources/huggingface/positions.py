@@ -84,8 +84,8 @@ def _plane(shares: Tensor, is_real: Tensor, size: tuple[int, int]) -> Plane:
     """
     lines = []
     for channel, pixels in ((0, size[1]), (1, size[0])):
-        real, total = is_real[channel], shares[channel].where(is_real[channel], 0).sum(channel)
-        counts = real.sum(channel)
+        is_inside, total = is_real[channel], shares[channel].where(is_real[channel], 0).sum(channel)
+        counts = is_inside.sum(channel)
         places = counts.nonzero()[:, 0]
         margin = math.ceil(len(places) * EDGE)
         inner = places[margin : len(places) - margin] if len(places) > 4 * margin + 4 else places
@@ -176,9 +176,9 @@ class Patching:
         cut = next((cut for cut in stages if tuple(cells.count for cells in cut.cells(plane)) == size), None)
         if cut is None:
             return None
-        real, (rows, columns) = iter(cut.tokens(plane)), windows.padded
+        tokens, (rows, columns) = iter(cut.tokens(plane)), windows.padded
         return tuple(
-            replace(next(real), id=row * columns + column)
+            replace(next(tokens), id=row * columns + column)
             if row < windows.rows and column < windows.columns
             else Token(PADDING, row * columns + column, 0, 0, special=True)
             for row in range(rows)
@@ -195,9 +195,9 @@ def square_patching(count: int, plane: Plane, extra: Sequence[str]) -> Patching 
     sides = plane.height, plane.width
     strides = range(min(sides), 0, -1)
     exact = [(stride, False) for stride in strides if not any(side % stride for side in sides)]
-    others = [(stride, rounds_up) for rounds_up in (False, True) for stride in strides]
+    any_stride = [(stride, rounds_up) for rounds_up in (False, True) for stride in strides]
     for names in dict.fromkeys((tuple(extra), ())):
-        for stride, rounds_up in (*exact, *others):
+        for stride, rounds_up in (*exact, *any_stride):
             cut = Patching(((Convolution(stride, stride, rounds_up=rounds_up),) * 2,), names)
             if cut.count(plane) == count:
                 return cut

@@ -73,13 +73,13 @@ class SenseModel(Pretrained):
         self.check_targets(targets)
         loaded, cut = self.loaded, ()
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
-            read = senses.inputs(loaded, tuple(sentence.pictures[0] for sentence in sentences))
+            model_inputs = senses.inputs(loaded, tuple(sentence.pictures[0] for sentence in sentences))
             if self.writes and not targets:
-                ids, counts, cut = running.written(loaded, edits, read)
+                ids, counts, cut = running.written(loaded, edits, model_inputs)
                 targets = reading.written(loaded.tokenizer, ids.tolist(), counts)
             if targets:
-                read["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]
-            captured, output, maps = senses.captured_run(loaded, read, edits)
+                model_inputs["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]
+            captured, output, maps = senses.captured_run(loaded, model_inputs, edits)
             steps = captured.steps
         unseen = [f"{step.name} has {step.shape[0]} windows" for step in steps if step.shape[0] != len(sentences)]
         steps = tuple(step for step in steps if step.shape[0] == len(sentences))

@@ -131,12 +131,12 @@ def extra_positions(loaded: Loaded) -> tuple[str, ...]:
     return (*names, *(f"[REG {i}]" for i in range(registers)))
 
 
-def captured_run(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Capture, Any, list[CellMap]]:
+def captured_run(loaded: Loaded, model_inputs: dict[str, Tensor], edits: Edits) -> tuple[Capture, Any, list[CellMap]]:
     """Run a model once; return its captured attention, its output, and the maps of cells before each call."""
     model, cache = loaded.model, {"use_cache": False} if loaded.task == "write" else {}
     watched = capture(model, edits, sites=loaded.trial.calls)
     with loaded.turns.turn(), torch.inference_mode(), watched as captured, positions.cell_maps(model, captured) as maps:
-        output = model(**read, output_hidden_states=True, **cache)
+        output = model(**model_inputs, output_hidden_states=True, **cache)
     return captured, output, maps
 
 
@@ -159,10 +159,10 @@ def tried(loaded: Loaded) -> Loaded:
     name = f"{faults.name(loaded.name)} ({loaded.made_of})"
     with faults.unforeseen(name):
         picture = example(loaded)
-        read, plane = inputs(loaded, (picture,)), plane_of(loaded.processor, picture)
+        model_inputs, plane = inputs(loaded, (picture,)), plane_of(loaded.processor, picture)
         if loaded.task == "write":
-            read["decoder_input_ids"] = torch.tensor([[running.begins_with(loaded.model)] * 2])
-        captured, output, maps = captured_run(loaded, read, Edits())
+            model_inputs["decoder_input_ids"] = torch.tensor([[running.begins_with(loaded.model)] * 2])
+        captured, output, maps = captured_run(loaded, model_inputs, Edits())
         steps = captured.steps
         step = next((step for step in steps if step.shape[0] == 1), steps[0])
         windows = captured.windows.get(step.site)
@@ -180,11 +180,11 @@ def tried(loaded: Loaded) -> Loaded:
     loaded = replace(loaded, patching=patching, trial=trial)
     if not loaded.hears:
         with faults.unforeseen(name):
-            _check_patches(loaded, name, read, hidden, step)
+            _check_patches(loaded, name, model_inputs, hidden, step)
     return loaded
 
 
-def _check_patches(loaded: Loaded, name: str, read: dict[str, Tensor], hidden: Tensor, step: Step) -> None:
+def _check_patches(loaded: Loaded, name: str, model_inputs: dict[str, Tensor], hidden: Tensor, step: Step) -> None:
     """Check the order of patches by a second run on the picture, and on four copies with one bright patch each.
 
     Args:
@@ -196,7 +196,7 @@ def _check_patches(loaded: Loaded, name: str, read: dict[str, Tensor], hidden: T
     """
     rows, columns = loaded.patching.cells(plane_of(loaded.processor, EXAMPLE))
     cells = [divmod(i * (rows.count * columns.count - 1) // 6, columns.count) for i in (0, 2, 3, 6)]
-    several = {key: torch.cat([value] * (1 + len(cells))) for key, value in read.items()}
+    several = {key: torch.cat([value] * (1 + len(cells))) for key, value in model_inputs.items()}
     for picture, (row, column) in zip(several["pixel_values"][1:], cells, strict=True):
         (top, bottom), (left, right) = rows.edges(row), columns.edges(column)
         picture[..., max(0, round(top)) : round(bottom), max(0, round(left)) : round(right)] += BRIGHT

@@ -142,11 +142,11 @@ def _check_words(loaded: Loaded) -> None:
 
 def _rerun(loaded: Loaded, record: Record) -> Any:
     """Output of the model for the texts of a record, as in its run."""
-    read = running.inputs(record.sentences, loaded)
+    model_inputs = running.inputs(record.sentences, loaded)
     if record.targets:
-        read["decoder_input_ids"] = running.inputs(record.targets, loaded)["input_ids"]
+        model_inputs["decoder_input_ids"] = running.inputs(record.targets, loaded)["input_ids"]
     lengths = tuple(sentence.length for sentence in record.sentences)
-    return running.run_model(loaded, record.edits, read, lengths)[0]
+    return running.run_model(loaded, record.edits, model_inputs, lengths)[0]
 
 
 def _with_parts(loaded: Loaded, record: Record, modules: StreamModules) -> Stream:

@@ -181,7 +181,7 @@ def _attention(
     Keys and values may have fewer heads than queries.
 
     Args:
-        indices: keys that DeepSeek's indexer picks for each query, (B, Q, k).
+        indices: keys that DeepSeek's indexer selects for each query, (B, Q, k).
     """
     if attnviz is None:
         raise AttnvizError(f"{type(module).__name__} does not hand on what attnviz gives it.")
@@ -196,9 +196,9 @@ def _attention(
     else:
         mask, bias = _split_mask_and_bias(attention_mask, position_bias, keys)
     if indices is not None and not by_rule:
-        picked = torch.zeros(len(query), 1, queries, keys, dtype=torch.bool, device=query.device)
-        picked.scatter_(-1, indices.long().unsqueeze(1), True)
-        mask = picked if mask is None else mask & picked
+        selected = torch.zeros(len(query), 1, queries, keys, dtype=torch.bool, device=query.device)
+        selected.scatter_(-1, indices.long().unsqueeze(1), True)
+        mask = selected if mask is None else mask & selected
     output = attnviz.tap.attend(
         query,
         key,

@@ -94,11 +94,11 @@ def inputs(loaded: Loaded, texts: list[str]) -> Batch:
         return replace(sentence, tokens=tokens, length=min(sentence.length, len(tokens)))
 
     sentences = tuple(map(fit, reading.sentences(loaded.tokenizer, texts)))
-    read = running.inputs(sentences, loaded)
+    model_inputs = running.inputs(sentences, loaded)
     if loaded.task == "write":
-        start = torch.full_like(read["input_ids"][:, :1], running.begins_with(loaded.model) % loaded.vocabulary)
-        read["decoder_input_ids"] = torch.cat([start, read["input_ids"][:, 2:]], 1)
-    return read, tuple(sentence.length for sentence in sentences)
+        start = torch.full_like(model_inputs["input_ids"][:, :1], running.begins_with(loaded.model) % loaded.vocabulary)
+        model_inputs["decoder_input_ids"] = torch.cat([start, model_inputs["input_ids"][:, 2:]], 1)
+    return model_inputs, tuple(sentence.length for sentence in sentences)
 
 
 def _tap_trial(loaded: Loaded) -> Trial:
@@ -163,7 +163,7 @@ def _compare(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[
         tapped.use_own(model, implementation)
         try:
             with torch.inference_mode():
-                own_outputs = [model(**read, **running.settings(model)) for read, _ in batches]
+                own_outputs = [model(**model_inputs, **running.settings(model)) for model_inputs, _ in batches]
         except Canceled:
             raise
         except Exception as error:
@@ -186,8 +186,8 @@ def _difference(outputs: list[Any], own_outputs: list[Any], batches: list[Batch]
     An empty string if the hidden states agree. Padding is not compared.
     """
     is_same, pairs = True, []
-    for output, expected, (read, lengths) in zip(outputs, own_outputs, batches, strict=True):
-        real = (None,) * len(lengths) if "decoder_input_ids" in read else lengths
+    for output, expected, (model_inputs, lengths) in zip(outputs, own_outputs, batches, strict=True):
+        real = (None,) * len(lengths) if "decoder_input_ids" in model_inputs else lengths
         hidden, states = running.hidden(output), running.hidden(expected)
         is_same = is_same and hidden.shape == states.shape and not any(map(differ, hidden, states, real))
         logits, own_logits = getattr(output, "logits", None), getattr(expected, "logits", None)
@@ -211,10 +211,10 @@ def differ(hidden: Tensor, expected: Tensor, length: int | None = None) -> bool:
     return bool(difference > (ROUNDING if hidden.dtype.itemsize > 2 else 10 * ROUNDING) * size)
 
 
-def _are_whole(steps: Sequence[Step], read: dict[str, Tensor]) -> bool:
+def _are_whole(steps: Sequence[Step], model_inputs: dict[str, Tensor]) -> bool:
     """Whether each step is one map of all queries and keys."""
-    n = read["input_ids"].shape[1]
-    m = read.get("decoder_input_ids", read["input_ids"]).shape[1]
+    n = model_inputs["input_ids"].shape[1]
+    m = model_inputs.get("decoder_input_ids", model_inputs["input_ids"]).shape[1]
     sizes = {"encoder": (n, n), "decoder": (m, m), "cross": (m, n)}
     return all((step.shape[2], step.shape[3] - step.has_sink) == sizes[step.site.kind] for step in steps)
 
@@ -226,26 +226,26 @@ def _capture_trial(loaded: Loaded) -> Trial:
         InputError: if its attention is not one map of all queries and keys.
     """
     model = loaded.model
-    read, _ = inputs(loaded, TEXTS)
+    model_inputs, _ = inputs(loaded, TEXTS)
     with torch.inference_mode(), capture(model) as captured:
-        output = model(**read, **running.settings(model))
-    width, steps = _width(loaded, running.hidden(output), read), ()
+        output = model(**model_inputs, **running.settings(model))
+    width, steps = _width(loaded, running.hidden(output), model_inputs), ()
     with suppress(AttnvizError):  # no attention call was captured
         steps = captured.steps
     layers, unseen = _not_shown(output, {step.site: step.site.layer for step in steps})
     is_partial = any(call.why_not for call in captured.calls) or any(step.weights_only for step in steps)
-    if not steps or is_partial or layers or not _are_whole(steps, read):
+    if not steps or is_partial or layers or not _are_whole(steps, model_inputs):
         what = "has no attention that is one map of all queries and keys, so attnviz cannot show it"
         raise InputError(f"{faults.name(loaded.name)} ({type(model).__name__}) {what}.")
     return Trial({step.site: step.num_heads for step in steps}, width, unseen, calls=captured.sites)
 
 
-def _run_tapped(model: nn.Module, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Any, ModelRun]:
+def _run_tapped(model: nn.Module, model_inputs: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Any, ModelRun]:
     """Run a model through the tap; linear attention returns weights · values, so that its maps are compared, too."""
     run = ModelRun(model, Edits(), lengths)
     run.tap.remakes = True
     with torch.inference_mode():
-        return tapped.call(model, run, **read, **running.settings(model)), run
+        return tapped.call(model, run, **model_inputs, **running.settings(model)), run
 
 
 def _is_causal(step: Step) -> bool:
@@ -260,9 +260,9 @@ def _layer_number(model: nn.Module, module: nn.Module) -> int:
     return int(next((part for part in reversed(path.split(".")) if part.isdecimal()), -1))
 
 
-def _width(loaded: Loaded, hidden: Tensor, read: dict[str, Tensor]) -> int:
+def _width(loaded: Loaded, hidden: Tensor, model_inputs: dict[str, Tensor]) -> int:
     """Width of the hidden states; raise InputError if there is not one vector for each token."""
-    rows = read.get("decoder_input_ids", read["input_ids"]).shape
+    rows = model_inputs.get("decoder_input_ids", model_inputs["input_ids"]).shape
     if hidden.shape[:2] == rows:
         return hidden.shape[-1]
     what = f"gives hidden states of {tuple(hidden.shape)} for {rows[1]} tokens"
