@@ -155,7 +155,7 @@ def generate(
 
 
 def _improbable_tokens(record: Record, first: int) -> list[str]:
-    """Report tokens from a position on that are not the most probable ones in the record: one sentence, or none."""
+    """Count the tokens from `first` on that are not the most probable ones of the record: one sentence, or none."""
     ids = torch.tensor([token.id for token in record.sentences[0].tokens[first:]], dtype=torch.long)
     logits = record.prediction.logits[0, first - 1 : first - 1 + len(ids)].float()
     count = int((logits.amax(-1) - logits.gather(-1, ids[:, None])[:, 0] > SMALLEST_GAP).sum())

@@ -134,7 +134,7 @@ def _copy(attention: MultiHeadAttention, head: int, source: slice, target: slice
 
 
 def _rotation_back(by: int) -> Tensor:
-    """The (64, 64) matrix that turns each sine and cosine of a position into those `by` positions earlier."""
+    """Matrix, (64, 64), that turns the sines and cosines of a position into those of `by` positions earlier."""
     sin, cos = sinusoidal(by + 1, D_K)[by].reshape(-1, 2).unbind(1)
     turns = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
     return torch.block_diag(*turns)

@@ -12,7 +12,7 @@ from attnviz.models.trained import folder
 
 @dataclass(frozen=True)
 class Measure:
-    """A measured share from 0 to 1, what it is a share of, and the least value that was the goal, if any."""
+    """A measured share from 0 to 1, its description, and the smallest value that was the goal, if there was one."""
 
     what: str
     value: float

@@ -45,17 +45,17 @@ class Untrained(Source):
         record.step(site)
         tap = Watching(self.edits_of(record))
         self._run(record.sentences, tap)
-        embedded = self._embedded(token_ids(record.sentences))
+        embedded = self._embed(token_ids(record.sentences))
         return replace(tap.origin(site, embedded, embedded), is_normalized=self.is_normalized)
 
     def model_weights(self) -> ModelWeights:
         """Weights of the layers, with the vectors of only `streams.SAMPLE` tokens, as the vocabulary is open."""
-        embedded = self._embedded(torch.arange(streams.SAMPLE)[None])
+        embedded = self._embed(torch.arange(streams.SAMPLE)[None])
         return streams.attention_weights(self._layers(), embedded.words[0], embedded.positions)
 
     def _run(self, sentences: tuple[Sentence, ...], tap: Tap) -> Tensor:
         """Run the layers on a batch, and return their output, (B, n, d_model)."""
-        embedded, mask, lengths = self._embedded(token_ids(sentences)), self.mask, lengths_of(sentences)
+        embedded, mask, lengths = self._embed(token_ids(sentences)), self.mask, lengths_of(sentences)
         if min(lengths) < embedded.words.shape[1]:
             mask = Padding(lengths) if mask is None else mask & Padding(lengths)
         layers = self._layers()  # built outside of inference mode, so that gradients can be computed later
@@ -65,10 +65,10 @@ class Untrained(Source):
 
     @abstractmethod
     def _layers(self) -> Layers:
-        """Layers of the model."""
+        """Build the layers of the model, or return those that exist."""
 
     @abstractmethod
-    def _embedded(self, ids: Tensor) -> Embedded:
+    def _embed(self, ids: Tensor) -> Embedded:
         """Embed token ids, (B, n), and their positions."""
 
 
@@ -126,8 +126,8 @@ class Scratch(Untrained):
     def _layers(self) -> Layers:
         return _build_layers(self)
 
-    def _embedded(self, ids: Tensor) -> Embedded:
-        """Standard normal vectors of tokens, (B, n, d_model), and sinusoidal positions, (n, d_model)."""
+    def _embed(self, ids: Tensor) -> Embedded:
+        """Embed token ids: standard normal vectors, (B, n, d_model), and sinusoidal positions, (n, d_model)."""
         words = torch.stack([torch.stack([_vector(self.seed, id, self.d_model) for id in row]) for row in ids.tolist()])
         return Embedded(words, sinusoidal(*words.shape[1:]) if self.positions else None)
 
@@ -182,8 +182,8 @@ class Constructed(Untrained):
     def _layers(self) -> Layers:
         return constructed.build().stack
 
-    def _embedded(self, ids: Tensor) -> Embedded:
-        """Codes of tokens, (B, n, d_model), and positions in columns of their own, (n, d_model)."""
+    def _embed(self, ids: Tensor) -> Embedded:
+        """Embed token ids: codes of tokens, (B, n, d_model), and positions in separate columns, (n, d_model)."""
         words = constructed.embed(ids)
         positions = torch.zeros_like(words[0])
         positions[:, constructed.POSITION] = words[0, :, constructed.POSITION]

@@ -139,7 +139,7 @@ class Trained(Source):
             return self._model(ids, lengths, tap=tap)
         memory = self._model.encode(ids, lengths, tap=tap)
         hidden, logits = self._model.decode(target_ids[0], memory, lengths_of(targets), lengths, tap=tap)
-        return hidden, _without_special(logits)
+        return hidden, _block_special(logits)
 
     def _ids(self, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]) -> tuple[Tensor, ...]:
         """Token ids of the sentences and of the targets, (B, n); raise InputError if the model cannot read them."""
@@ -164,7 +164,7 @@ class Trained(Source):
         ended = torch.zeros(len(memory), dtype=torch.bool)
         while decoder_ids.shape[1] < self.longest:
             _, logits = model.decode(decoder_ids, memory, None, lengths, tap=Tap(edits, keep=False))
-            next_ids = _without_special(logits[:, -1]).argmax(-1)
+            next_ids = _block_special(logits[:, -1]).argmax(-1)
             ended |= next_ids == SPECIAL[EOS]
             if ended.all():
                 break
@@ -255,6 +255,6 @@ def _vocabularies(name: str) -> dict[str, Vocabulary]:
     return vocabulary.read(trained.folder(name) / "vocabulary.json")
 
 
-def _without_special(logits: Tensor) -> Tensor:
+def _block_special(logits: Tensor) -> Tensor:
     """Set the logits (..., words) of <pad> and <sos>, which the decoder must not write, to -inf."""
     return logits.index_fill(-1, torch.tensor([SPECIAL[PAD], SPECIAL[SOS]]), -torch.inf)

@@ -97,7 +97,7 @@ class Code:
         return str(self.words.get(id, f"#{id}"))
 
     def padding(self) -> dict[int, str]:
-        """Words that are probably padding, by id: the tokenizer's, or those of the vocabulary with such a name."""
+        """Words that are probably padding, by id: the tokenizer's, or vocabulary entries such as "<pad>"."""
         if isinstance(id := getattr(self.tokenize, "pad_token_id", None), int):
             return {id: str(self.tokenize.pad_token)}
         words = {} if callable(self.words) else self.words

@@ -29,7 +29,7 @@ class Tokenizer(Protocol):
 
 
 def hashed(piece: str) -> int:
-    """Hash a piece to an id, without a vocabulary: the same on every machine, and never that of a special token."""
+    """Hash a piece to an id, without a vocabulary: equal on every machine, and never the id of a special token."""
     digest = blake2b(piece.encode("utf-8", "surrogatepass"), digest_size=ID_BYTES).digest()
     return len(SPECIAL) + int.from_bytes(digest) % (2 ** (8 * ID_BYTES) - len(SPECIAL))
 
