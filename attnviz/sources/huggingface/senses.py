@@ -211,5 +211,5 @@ def _check_patches(loaded: Loaded, name: str, model_inputs: dict[str, Tensor], h
     for number, (row, column) in enumerate(cells if query is not None else (), 1):
         changes = (query[number] - query[0]).float().abs().amax((0, 2))
         if changes.isfinite().all() and changes[first + row * width + column] <= NOISE * changes.max():
-            what = f"{name} attends to {step.shape[2]} positions, of which a bright patch moves others than its own"
+            what = f"{name} attends to {step.shape[2]} positions, and a bright patch changes others than its own"
             raise InputError(f"{what}, so attnviz cannot place them.")

@@ -176,7 +176,7 @@ def _compare(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[
         size = _difference(outputs, own_outputs, batches)
         if not size:
             return (f"{finding}. Its eager attention is shown",) if finding else ()
-        finding = f"{name} answers otherwise under {implementation} than under eager: {size}"
+        finding = f"{name} gives other outputs under {implementation} than under eager: {size}"
     raise AttnvizError(f"{name} gives other numbers with attnviz's attention than with its own.")
 
 
