@@ -21,8 +21,8 @@ from attnviz.core.request import Request
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import MOST_WRITTEN, Source
 
-APART = 1e-2
-"""Smallest difference of logits that is reported; smaller ones are rounding of a cache in half precision."""
+SMALLEST_GAP = 1e-2
+"""Smallest difference of logits that is reported; smaller differences are rounding of a cache in half precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Generated:
         prompt: number of tokens in the prompt, which is the position of the first token of the answer.
         begins: index of the first character of the answer in the text.
         ended: whether the model ended the answer itself.
-        run: function that makes the record of both.
+        run: function that makes the record of prompt and answer.
     """
 
     sentence: Sentence
@@ -45,7 +45,7 @@ class Generated:
 
     @cached_property
     def record(self) -> Record:
-        """Record of one forward pass over both, made when it is needed; row p, the token at p, predicts token p + 1."""
+        """Record of one forward pass over prompt and answer, made when needed; position p predicts token p + 1."""
         return self.run()
 
     @property
@@ -81,8 +81,8 @@ class Generated:
 
     def first_difference(self, other: "Generated") -> int | None:
         """Find the position of the first token that differs from another answer; None if both are equal."""
-        mine, theirs = ([token.id for token in answer.sentence.tokens] for answer in (self, other))
-        pairs = enumerate(zip_longest(mine, theirs))
+        ids, other_ids = ([token.id for token in answer.sentence.tokens] for answer in (self, other))
+        pairs = enumerate(zip_longest(ids, other_ids))
         return next((position for position, (id, other_id) in pairs if id != other_id), None)
 
 
@@ -104,7 +104,7 @@ def generate(
         text: prompt, or its tokens from `source.tokenize`.
         max_new_tokens: maximum number of new tokens; the answer also ends at the maximum length of the model.
         edits: changes to the attention, for the prompt and for each new token.
-        begin: ids of the first tokens of the answer, such as another choice for one of its tokens.
+        begin: ids of the first tokens of the answer, to continue from other tokens than those that the model chose.
         sampling_temperature: divisor of the logits before a token is sampled; 0 takes the most probable token.
         top_p: total probability of the most probable tokens from which a token is sampled.
         seed: seed of the sampling; the same seed gives the same answer.
@@ -146,6 +146,7 @@ def generate(
     whole = continuation.sentence
 
     def run() -> Record:
+        """Run prompt and answer in one forward pass, and report written tokens that are not the most probable ones."""
         record = source.run((whole,), edits)
         notes = [] if sampling_temperature else _improbable_tokens(record, prompt + len(begin))
         return replace(record, findings=(*record.findings, *notes))
@@ -154,16 +155,16 @@ def generate(
 
 
 def _improbable_tokens(record: Record, first: int) -> list[str]:
-    """Report tokens from a position on that are not the most probable ones in the record: one sentence, or none."""
+    """Count the tokens from `first` on that are not the most probable ones of the record: one sentence, or none."""
     ids = torch.tensor([token.id for token in record.sentences[0].tokens[first:]], dtype=torch.long)
     logits = record.prediction.logits[0, first - 1 : first - 1 + len(ids)].float()
-    count = int((logits.amax(-1) - logits.gather(-1, ids[:, None])[:, 0] > APART).sum())
+    count = int((logits.amax(-1) - logits.gather(-1, ids[:, None])[:, 0] > SMALLEST_GAP).sum())
     what = f"{count} of {len(ids)} written tokens are not the most probable ones of this run"
     return [f"{what}: the model's generation settings chose them, or its cache gives other numbers"] if count else []
 
 
 def _next_id(logits: Tensor, temperature: float, top_p: float, generator: torch.Generator) -> int:
-    """Choose the id of the next token from logits (vocabulary,)."""
+    """Choose the id of the next token from its logits, (vocabulary,): the most probable id, or a sample."""
     if not temperature:
         return int(logits.argmax())
     shares, ids = (logits.double() / temperature).softmax(-1).sort(descending=True)

@@ -17,18 +17,18 @@ import torch
 from torch import Tensor
 
 CHUNK = 64
-"""Keys that are taken at once."""
+"""Number of keys that are processed at once."""
 SMALLEST = -80.0
 """Logarithm below which a product of decays is 0: near the smallest normal number of float32."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearMap:
-    """Numbers that make a map of queries and keys, beside the queries and keys themselves.
+    """Factors and rule that turn queries and keys into a map of linear attention.
 
     Attributes:
         rule: name of the layer's rule, such as "gated delta rule".
-        before: what happened to queries, keys and values before, as a sentence; "" if nothing did.
+        before: sentence on the operations that made queries, keys and values; "" if there were none.
         decay: logarithm of the factor of the state before each token, at most 0, (B, H, n), or (B, H, n, d_k) if each
             channel has its own.
         gain: factor of the update of the state by each token, (B, H, n).
@@ -58,15 +58,15 @@ class LinearMap:
         positions = torch.arange(query.shape[2], device=query.device)[rows]
         cells = window(query, key, decay, gain, positions, columns, is_delta=self.is_delta)
         if self.skip is not None:
-            own = positions[:, None] == torch.arange(key.shape[2], device=key.device)[columns]
-            cells = cells + own * self.skip[heads, None, None].to(cells)
+            diagonal = positions[:, None] == torch.arange(key.shape[2], device=key.device)[columns]
+            cells = cells + diagonal * self.skip[heads, None, None].to(cells)
         return cells
 
 
 def window(
     query: Tensor, key: Tensor, decay: Tensor, gain: Tensor, positions: Tensor, columns: slice, *, is_delta: bool
 ) -> Tensor:
-    """Compute rows of maps at some positions, and some of their columns, (..., rows, columns), without the skip.
+    """Compute the given rows and columns of maps, (..., rows, columns), without the skip.
 
     Args:
         query, key: (..., n, d_k).
@@ -80,7 +80,7 @@ def window(
     chosen = range(key.shape[-2])[columns]
     cells = query.new_zeros(*query.shape[:-1], key.shape[-2])
     below, above = min(chosen, default=0), int(positions.max()) + 1 if len(positions) else 0
-    reading = torch.zeros_like(query)  # what each row reads from the state after the last key of the block
+    vectors = torch.zeros_like(query)  # the vectors a, after the last key of the block
     for start in reversed(range(below - below % CHUNK, above, CHUNK)):
         block = slice(start, min(start + CHUNK, above))
         keys, sums, gains = key[..., block, :], total[..., block, :], gain[..., block]
@@ -88,27 +88,27 @@ def window(
         causal = torch.ones(ratios.shape[-3:-1], dtype=torch.bool, device=key.device).tril().unsqueeze(-1)
         ratios = ratios.where(causal, 0)
         last = sums[..., -1:, :]
-        read = reading @ (keys * _decays(last - sums, dtype)).mT
+        scores = vectors @ (keys * _decays(last - sums, dtype)).mT
         inside = ((positions >= start) & (positions < block.stop)).nonzero().flatten()
-        places = positions[inside] - start
-        read = read.index_copy(-2, inside, _products(query[..., inside, :], keys, ratios[..., places, :, :]))
+        offsets = positions[inside] - start
+        scores = scores.index_copy(-2, inside, _products(query[..., inside, :], keys, ratios[..., offsets, :, :]))
         if is_delta:
             overlap = _products(keys, keys, ratios).tril(-1) * gains.mT
-            read = torch.linalg.solve_triangular(overlap, read, upper=False, left=False, unitriangular=True)
-        updates = read * gains
+            scores = torch.linalg.solve_triangular(overlap, scores, upper=False, left=False, unitriangular=True)
+        updates = scores * gains
         cells[..., block] = updates
         if start <= below:
             break
         before = total[..., start - 1 : start, :]
-        own = query[..., inside, :] * _decays(sums[..., places, :] - before, dtype)
-        reading = (reading * _decays(last - before, dtype)).index_copy(-2, inside, own)
+        new_vectors = query[..., inside, :] * _decays(sums[..., offsets, :] - before, dtype)
+        vectors = (vectors * _decays(last - before, dtype)).index_copy(-2, inside, new_vectors)
         if is_delta:
-            reading = reading - updates @ (keys * _decays(sums - before, dtype))
+            vectors = vectors - updates @ (keys * _decays(sums - before, dtype))
     return cells[..., columns]
 
 
 def _decays(logarithms: Tensor, dtype: torch.dtype) -> Tensor:
-    """Products of decays from their logarithms; those near 0 are 0, because denormal numbers are slow."""
+    """Products of decays from their logarithms; products near 0 become 0, because denormal numbers are slow."""
     return logarithms.exp().masked_fill(logarithms < SMALLEST, 0).to(dtype)
 
 

@@ -5,7 +5,7 @@ A vector consists of four slots of 64 numbers. Heads write the two codes on the 
     TOKEN        POSITION        PREVIOUS                  NEXT
     its code     its position    code of the token before  code of the token that followed an earlier copy
 
-Behavior of the heads; the two with an arrow also write, all other heads write nothing:
+Behavior of the heads; the two with an arrow write into a slot, all other heads write nothing:
 
     layer 0      previous token → PREVIOUS    first token    same token             uniform
     layer 1      induction → NEXT             itself         two tokens back        same token before
@@ -33,7 +33,7 @@ ALIKE = 120.0
 """Factor of the product of two codes: 1 for the same token, else rarely above 0.6."""
 
 NONE = 0.9
-"""Product with the first token in an induction head, which wins if no token matches: below 1 and above chance."""
+"""Score of the first token in an induction head, which is largest if no token matches: above chance and below 1."""
 
 
 class ConstructedHeads(nn.Module):
@@ -49,8 +49,8 @@ class ConstructedHeads(nn.Module):
             first, second = (layer.attention for layer in self.stack.layers)
             for parameter in self.stack.parameters():
                 parameter.zero_()
-            _layer_0(first)
-            _layer_1(second)
+            _set_layer_0(first)
+            _set_layer_1(second)
 
     def forward(self, ids: Tensor, lengths: tuple[int, ...] | None = None, *, tap: Tap | None = None) -> Tensor:
         """Map (B, n) ids, of which `lengths` are not padding, to vectors (B, n, d_model); any id is allowed."""
@@ -92,47 +92,49 @@ def _code(id: int) -> Tensor:
     return (2.0 * bits - 1) / math.sqrt(D_K)
 
 
-def _layer_0(attention: MultiHeadAttention) -> None:
-    _attend(attention, 0, POSITION, POSITION, SHARP, turn=_rotation_back(1))
+def _set_layer_0(attention: MultiHeadAttention) -> None:
+    """Set the heads of layer 0, as listed at the top of this file."""
+    _attend(attention, 0, POSITION, POSITION, SHARP, rotation=_rotation_back(1))
     _copy(attention, 0, TOKEN, PREVIOUS)
     _attend_first(attention, 1)
     _attend(attention, 2, TOKEN, TOKEN, ALIKE)
     # The query of head 3 is 0, so all its scores are 0 and all weights equal.
 
 
-def _layer_1(attention: MultiHeadAttention) -> None:
+def _set_layer_1(attention: MultiHeadAttention) -> None:
+    """Set the heads of layer 1, as listed at the top of this file."""
     _attend(attention, 0, TOKEN, PREVIOUS, ALIKE)
     _copy(attention, 0, TOKEN, NEXT)
     _attend(attention, 1, POSITION, POSITION, SHARP)
-    _attend(attention, 2, POSITION, POSITION, SHARP, turn=_rotation_back(2))
+    _attend(attention, 2, POSITION, POSITION, SHARP, rotation=_rotation_back(2))
     _attend(attention, 3, PREVIOUS, PREVIOUS, ALIKE)
 
 
 def _attend(
-    attention: MultiHeadAttention, head: int, query: slice, key: slice, gain: float, turn: Tensor | None = None
+    attention: MultiHeadAttention, head: int, query: slice, key: slice, gain: float, rotation: Tensor | None = None
 ) -> None:
-    """Set a head's scores to `gain` times the product of two slots, of the query (rotated by `turn`) and of the key."""
-    own = slice(head * D_K, (head + 1) * D_K)
-    attention.w_q.weight[own, query] = gain * math.sqrt(D_K) * (torch.eye(D_K) if turn is None else turn)
-    attention.w_k.weight[own, key] = torch.eye(D_K)
+    """Set a head's scores to `gain` times the product of a slot of the query, rotated, and a slot of the key."""
+    rows = slice(head * D_K, (head + 1) * D_K)
+    attention.w_q.weight[rows, query] = gain * math.sqrt(D_K) * (torch.eye(D_K) if rotation is None else rotation)
+    attention.w_k.weight[rows, key] = torch.eye(D_K)
 
 
 def _attend_first(attention: MultiHeadAttention, head: int) -> None:
-    """Let a head attend to position 0, for any token."""
-    own = slice(head * D_K, (head + 1) * D_K)
-    attention.w_q.bias[own] = SHARP * math.sqrt(D_K) * sinusoidal(1, D_K)[0]
-    attention.w_k.weight[own, POSITION] = torch.eye(D_K)
+    """Let a head attend to position 0, whatever the token of the query is."""
+    rows = slice(head * D_K, (head + 1) * D_K)
+    attention.w_q.bias[rows] = SHARP * math.sqrt(D_K) * sinusoidal(1, D_K)[0]
+    attention.w_k.weight[rows, POSITION] = torch.eye(D_K)
 
 
 def _copy(attention: MultiHeadAttention, head: int, source: slice, target: slice) -> None:
     """Let a head copy a slot of the attended token into another slot of the query's token."""
-    own = slice(head * D_K, (head + 1) * D_K)
-    attention.w_v.weight[own, source] = torch.eye(D_K)
-    attention.w_o.weight[target, own] = torch.eye(D_K)
+    rows = slice(head * D_K, (head + 1) * D_K)
+    attention.w_v.weight[rows, source] = torch.eye(D_K)
+    attention.w_o.weight[target, rows] = torch.eye(D_K)
 
 
 def _rotation_back(by: int) -> Tensor:
-    """The (64, 64) matrix that turns each sine and cosine of a position into those `by` positions earlier."""
+    """Matrix, (64, 64), that turns the sines and cosines of a position into those of `by` positions earlier."""
     sin, cos = sinusoidal(by + 1, D_K)[by].reshape(-1, 2).unbind(1)
     turns = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
     return torch.block_diag(*turns)

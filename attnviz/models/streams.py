@@ -38,7 +38,7 @@ def projections_of(attention: MultiHeadAttention, before: nn.Module) -> Projecti
 
 
 def attention_weights(stack: Layers, embedding: Tensor, positions: Tensor | None) -> ModelWeights:
-    """Weights of layers without an unembedding, with the embeddings of tokens and positions."""
+    """Collect the weights of layers without an unembedding, with the embeddings of tokens and positions."""
     layers = enumerate(stack.layers)
     sites = {Site(stack.kind, number): projections_of(layer.attention, layer.norm) for number, layer in layers}
     heads = dict.fromkeys(sites, stack.layers[0].attention.num_heads)
@@ -46,9 +46,9 @@ def attention_weights(stack: Layers, embedding: Tensor, positions: Tensor | None
 
 
 def model_weights(model: LanguageModel | EncoderDecoder) -> ModelWeights:
-    """Weights along the residual stream that the unembedding reads: in an encoder-decoder, that of the decoder."""
-    writes = isinstance(model, EncoderDecoder)
-    stack, embedding = (model.decoder, model.written) if writes else (model.stack, model.embedding)
+    """Collect the weights along the residual stream that the unembedding reads, which may be that of a decoder."""
+    has_encoder = isinstance(model, EncoderDecoder)
+    stack, embedding = (model.decoder, model.written) if has_encoder else (model.stack, model.embedding)
     sites = {}
     for number, layer in enumerate(stack.layers):
         sites[Site("decoder", number)] = projections_of(layer.attention, layer.norm)

@@ -86,7 +86,7 @@ class Config:
     Attributes:
         vocabulary: number of input words.
         written: number of output words of an encoder-decoder; 0 for a language model, which outputs its input words.
-        longest: number of positions.
+        longest: maximum number of tokens.
     """
 
     vocabulary: int
@@ -203,11 +203,11 @@ class EncoderDecoder(nn.Module):
 
 
 def _padding(lengths: tuple[int, ...] | None, padded: Tensor) -> Padding | None:
-    """Mask that hides the padding of (B, n, ...); None without padding."""
+    """Mask that hides the padding of a tensor (B, n, ...); None if there is no padding."""
     return None if lengths is None or min(lengths) == padded.shape[1] else Padding(lengths)
 
 
 def causal_mask(lengths: tuple[int, ...] | None, padded: Tensor) -> Mask:
-    """Mask that hides the future, and the padding of (B, n, ...)."""
+    """Mask that hides the future, and the padding of a tensor (B, n, ...)."""
     padding = _padding(lengths, padded)
     return Subsequent() if padding is None else Subsequent() & padding

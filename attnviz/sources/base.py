@@ -52,7 +52,7 @@ class Facts:
 
     Attributes:
         task: key of `TASKS`.
-        detail: detail of the task: the pooling of vectors, how the logits of labels are read, or a head not shown.
+        detail: detail of the task: pooling of the vectors, kind of the labels, or class of a head that is not shown.
         made_of: name of the model's class.
         parameters: number of parameters.
         vocabulary: number of token embeddings.
@@ -104,24 +104,24 @@ class Source(ABC):
         provenance: origin of the weights, one of `PROVENANCES`.
         title, does: display name and a description in one sentence, for a source without a card.
         card: measured facts about the model; None if nothing was measured.
-        facts: facts that the model states about itself, for a source without a card; None if it states none.
+        facts: facts from the configuration and class of the model, for a source without a card; None if there are none.
         steps: training steps whose weights were kept; the last one is the trained model. See `step`.
         step: training step of the weights; None for the last.
-        reads: kind of input: "text", "picture", "sound", or "both" for a text with or without pictures.
+        reads: kind of input: "text", "picture", "sound", or "both" for texts that may have pictures.
         writes: whether the model writes a second text with a decoder, so that `run` takes `targets`.
         generates: whether the model predicts the next token of any text, so that it can continue a text.
         can_chat: whether the model has a chat template, so that the setting `chat` turns a text into a user's turn.
         ends: ids of the tokens that end a text.
         longest: largest number of tokens that the model reads; None if there is no limit.
         read_only: reason why the attention cannot be changed; None if it can.
-        alone: sentence on how far a change has effects if the rest of the model is missing; "" if it is complete.
+        alone: sentence on the effects of a change if the rest of the model is missing; "" if the model is complete.
         untaken: reason why edits cannot take numbers from the run of another text; "" if they can.
         unseen: attention of the model that is not shown; None if all of it is.
-        findings: errors that a check of the arrays found, a sentence each.
+        findings: differences and errors that a check found, a sentence each.
         one_run: texts of the only run that the source holds; empty if the source can run any text.
         unknown_token: token for words outside the vocabulary.
         mask_token: token in place of a word to fill in; None if the model fills in no words.
-        padding_ids: ids that are padding, or may be; tests do not change a word into one of them.
+        padding_ids: ids that are padding, or may be; tests do not replace a word by such an id.
         padding_question: question about padding to answer before padding can be tested; "" if there is none.
         examples: example texts of a source without a card.
         lock: lock to hold during a run, if the weights can change at the same time.
@@ -168,7 +168,7 @@ class Source(ABC):
     def settings(cls) -> tuple[str, ...]:
         """Names of the settings that can be chosen when the source is made.
 
-        "sos" means in every source that a sentence may begin with <sos>. A field made by `core.parameters.parameter`
+        "sos" means in every source that sentences can begin with <sos>. A field made by `core.parameters.parameter`
         also has a control in the app.
         """
         made_of = fields(cls) if is_dataclass(cls) else ()
@@ -234,10 +234,9 @@ class Source(ABC):
     def resolved(
         self, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...] = ()
     ) -> tuple[Edits, tuple[Sentence, ...]]:
-        """Add to edits the numbers that they take from runs of other texts; also give the decoder input of all runs.
+        """Add to edits the numbers that they take from runs of other texts; also return the decoder input of all runs.
 
-        A decoder reads the same targets in every run: the given ones, or the text that the model writes with all other
-        edits.
+        A decoder reads the same input in every run: `targets`, or the text that the model writes with all other edits.
 
         Raises:
             InputError: if edits cannot take numbers in this model, or the lengths of the texts do not fit.
@@ -251,16 +250,17 @@ class Source(ABC):
             raise InputError("A text with a picture takes nothing from another text; give it without the picture.")
         if self.writes and not targets:
             targets = self.run(sentences, replace(edits, taken=())).targets
-        own = vars(replace(edits, taken=()))
+        other_edits = vars(replace(edits, taken=()))
 
         def run(text: str, entered: frozenset[Site]) -> Record:
-            others = self.tokenize([text]) * max(1, len(targets))
-            return self.run(others, Resolved(**own, entered=entered), targets)
+            """Run another text with the edits that take no numbers; store the input of the sites in `entered`."""
+            batch = self.tokenize([text]) * max(1, len(targets))
+            return self.run(batch, Resolved(**other_edits, entered=entered), targets)
 
         return Resolved(**vars(edits), donors=taking.donors(edits.taken, run, sentences, targets)), targets
 
     def edits_of(self, record: Record) -> Edits:
-        """Edits of a record of this source, with the numbers that they take, so that the record can be run again."""
+        """Edits of a record of this source, with the numbers from other texts that a new run of the record needs."""
         return self.resolved(record.sentences, record.edits, record.targets)[0]
 
     def continuation(self, sentence: Sentence, edits: Edits = Edits(), room: int = MOST_WRITTEN) -> "Continuation":
@@ -272,8 +272,10 @@ class Source(ABC):
         return Continuation(self, sentence, edits, room)
 
     def writing_rules(self, prompt: int, longest: int) -> Callable[[Tensor, Tensor], Tensor]:
-        """Function that applies the model's generation settings, which force or forbid words, to the logits of the next
-        token: from the ids so far, (1, n), and the logits, (1, vocabulary), to new logits. Lengths are in tokens."""
+        """Make a function that forces or forbids words, by the model's generation settings. Lengths are in tokens.
+
+        It maps the ids so far, (1, n), and the logits of the next token, (1, vocabulary), to new logits.
+        """
         return lambda ids, logits: logits
 
     def extended(self, sentence: Sentence, id: int) -> Sentence:
@@ -350,7 +352,7 @@ class Source(ABC):
         """Projections, norms and embeddings of the model, verified by a run.
 
         Raises:
-            InputError: if they are not known, with the reason.
+            InputError: if the projections are not known, with the reason.
         """
         raise InputError(f"The projections of '{self.name}' are not known here, so its circuits are not.")
 
@@ -438,6 +440,7 @@ class Continuation:
 
     @cached_property
     def rules(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """Function that applies the model's generation settings to logits; see `Source.writing_rules`."""
         return self.source.writing_rules(self.prompt, self.prompt + self.room)
 
     def logits(self) -> Tensor:

@@ -12,7 +12,7 @@ from attnviz.models.trained import folder
 
 @dataclass(frozen=True)
 class Measure:
-    """A measured share from 0 to 1, what it is a share of, and the least value that was the goal, if any."""
+    """A measured share from 0 to 1, its description, and the smallest value that was the goal, if there was one."""
 
     what: str
     value: float
@@ -88,6 +88,7 @@ def from_json(data: dict[str, Any]) -> Card:
     """Build a card from the data of its file, which `training.probe.card` writes."""
 
     def behavior(role: str, does: str, known: str, **more: Any) -> Behavior:
+        """Build a behavior from an entry of "findings", in which the evidence is named "known"."""
         numbers = {name: tuple(more.get(name, ())) for name in ("heads", "rates", "shares", "off")}
         words = {"role": role, "does": does, "evidence": known, "next": frozenset(more.get("next", "").split())}
         return Behavior(Site(more["kind"], more["layer"]), **numbers, **words, on=more.get("on"))

@@ -158,6 +158,7 @@ def _computed_pairs(mask: Mask | None, length: int) -> int:
 
 
 def _seconds(operations: float) -> float:
+    """Duration of operations at the measured speed; of a few operations at the speed of any machine."""
     return operations / (USUAL if operations < USUAL else operations_per_second())
 
 

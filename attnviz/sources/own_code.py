@@ -1,4 +1,4 @@
-"""A person's own code: a Python file such as `my_model.py:build`, or a function that makes records, as a source.
+"""A user's own code: a Python file such as `my_model.py:build`, or a function that makes records, as a source.
 
 Errors become one sentence. Models run one at a time, without dropout.
 """
@@ -26,15 +26,15 @@ from attnviz.sources.base import Source
 from attnviz.sources.saved import Saved
 
 _OTHERS = (*(str(Path(module.__file__).parent) for module in (torch, attnviz)), "<frozen ")
-"""Folders of the code that is not the person's."""
+"""Beginnings of the paths of code that does not belong to the user."""
 LOCK = threading.RLock()
-"""Lock to hold while a person's model runs or its weights change."""
+"""Lock to hold while a user's model runs or its weights change."""
 
 
 def build(file: str, name: str) -> Source:
-    """Import a file and return the source with a given name in it, or that the function of this name returns.
+    """Import a file and return the source that a name in it refers to, or that a function with this name returns.
 
-    A function with one argument takes edits and returns a record, as for `attnviz.show`.
+    A function with one argument must take edits and return a record, as for `attnviz.show`.
 
     Raises:
         InputError: as for `value_of`, or if the value is not a source.
@@ -64,8 +64,8 @@ def value_of(file: str, name: str) -> Any:
     with errors_said():
         spec.loader.exec_module(module)
     if not hasattr(module, name):
-        own = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-        raise InputError(f"{path.name} has no {quoted(name)}. It has: {', '.join(own) or 'nothing'}.")
+        names = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+        raise InputError(f"{path.name} has no {quoted(name)}. It has: {', '.join(names) or 'nothing'}.")
     value = getattr(module, name)
     if inspect.isfunction(value) and required_arguments(value) == 1:
         return Recorded.of(value)
@@ -75,7 +75,7 @@ def value_of(file: str, name: str) -> Any:
 
 
 def required_arguments(function: Callable[..., Any]) -> int:
-    """Number of arguments that a function takes without names and defaults."""
+    """Number of positional arguments of a function without a default."""
     positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = inspect.signature(function).parameters.values()
     return sum(part.kind in positional and part.default is part.empty for part in parameters)
@@ -126,10 +126,10 @@ class Recorded(Saved):
 
 @contextmanager
 def errors_said() -> Iterator[None]:
-    """Turn an error of a person's code into one sentence; errors of attnviz pass unchanged.
+    """Context manager that turns an error of a user's code into one sentence; errors of attnviz pass unchanged.
 
     Raises:
-        InputError: with the line of the innermost frame of the person's code.
+        InputError: if the code raises, with the innermost line of the user's code.
     """
     try:
         yield
@@ -161,7 +161,7 @@ def in_evaluation(model: nn.Module) -> Iterator[None]:
 
 @torch.no_grad()
 def moment_of(model: nn.Module) -> int:
-    """Hash that changes when a weight does, of torch's version counts and of the first numbers of each tensor."""
+    """Hash that changes with the weights, made from torch's version counters and the first numbers of each tensor."""
     moments = []
     for tensor in (*model.parameters(), *model.buffers()):
         first = tuple(tensor.detach().reshape(-1)[:8].double().nan_to_num().tolist())

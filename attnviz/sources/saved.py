@@ -90,8 +90,8 @@ class Saved(Source):
             InputError: if the texts are not those of the record.
         """
         if tuple(texts) != self.one_run:
-            own = quoted(self.one_run[0])
-            raise InputError(f"{quoted(self.name)} holds one run, of {own}; load its model to read others.")
+            text = quoted(self.one_run[0])
+            raise InputError(f"{quoted(self.name)} holds one run, of {text}; load its model to read others.")
         return self.record.sentences
 
     def run(

@@ -32,6 +32,7 @@ class Untrained(Source):
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
+        """Run the layers on a batch; they read no targets and predict no words."""
         self.check_targets(targets)
         if not (sentences and sentences[0].tokens):
             raise InputError("There is no token to look at; type a sentence.")
@@ -44,19 +45,19 @@ class Untrained(Source):
         record.step(site)
         tap = Watching(self.edits_of(record))
         self._run(record.sentences, tap)
-        embedded = self._embedded(token_ids(record.sentences))
+        embedded = self._embed(token_ids(record.sentences))
         return replace(tap.origin(site, embedded, embedded), is_normalized=self.is_normalized)
 
     def model_weights(self) -> ModelWeights:
         """Weights of the layers, with the vectors of only `streams.SAMPLE` tokens, as the vocabulary is open."""
-        embedded = self._embedded(torch.arange(streams.SAMPLE)[None])
+        embedded = self._embed(torch.arange(streams.SAMPLE)[None])
         return streams.attention_weights(self._layers(), embedded.words[0], embedded.positions)
 
     def _run(self, sentences: tuple[Sentence, ...], tap: Tap) -> Tensor:
         """Run the layers on a batch, and return their output, (B, n, d_model)."""
-        embedded, mask, real = self._embedded(token_ids(sentences)), self.mask, lengths_of(sentences)
-        if min(real) < embedded.words.shape[1]:
-            mask = Padding(real) if mask is None else mask & Padding(real)
+        embedded, mask, lengths = self._embed(token_ids(sentences)), self.mask, lengths_of(sentences)
+        if min(lengths) < embedded.words.shape[1]:
+            mask = Padding(lengths) if mask is None else mask & Padding(lengths)
         layers = self._layers()  # built outside of inference mode, so that gradients can be computed later
         with torch.inference_mode():
             x = embedded.words if embedded.positions is None else embedded.words + embedded.positions
@@ -64,11 +65,11 @@ class Untrained(Source):
 
     @abstractmethod
     def _layers(self) -> Layers:
-        """Layers of the model."""
+        """Build the layers of the model, or return those that exist."""
 
     @abstractmethod
-    def _embedded(self, ids: Tensor) -> Embedded:
-        """Vectors of tokens (B, n), and of their positions."""
+    def _embed(self, ids: Tensor) -> Embedded:
+        """Embed token ids, (B, n), and their positions."""
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,8 @@ class Scratch(Untrained):
         if self.d_model % self.num_heads:
             stated = f"d_model is {self.d_model} and num_heads is {self.num_heads}"
             fitting = [n for n in range(1, sizes["num_heads"].most + 1) if self.d_model % n == 0]
-            near = sorted(sorted(fitting, key=lambda n: abs(n - self.num_heads))[:2])
-            raise InputError(f"{stated}; num_heads must divide d_model. Try {' or '.join(map(str, near))} heads.")
+            nearest = sorted(sorted(fitting, key=lambda n: abs(n - self.num_heads))[:2])
+            raise InputError(f"{stated}; num_heads must divide d_model. Try {' or '.join(map(str, nearest))} heads.")
         tokenizers.load(self.tokenizer)
 
     @property
@@ -125,8 +126,8 @@ class Scratch(Untrained):
     def _layers(self) -> Layers:
         return _build_layers(self)
 
-    def _embedded(self, ids: Tensor) -> Embedded:
-        """Standard normal vectors of tokens, (B, n, d_model), and sinusoidal positions, (n, d_model)."""
+    def _embed(self, ids: Tensor) -> Embedded:
+        """Embed token ids: standard normal vectors, (B, n, d_model), and sinusoidal positions, (n, d_model)."""
         words = torch.stack([torch.stack([_vector(self.seed, id, self.d_model) for id in row]) for row in ids.tolist()])
         return Embedded(words, sinusoidal(*words.shape[1:]) if self.positions else None)
 
@@ -153,6 +154,7 @@ def _build_layers(source: Scratch) -> Layers:
 
 @lru_cache(maxsize=8_192)
 def _vector(seed: int, token: int, d_model: int) -> Tensor:
+    """Draw the standard normal vector of a token id from the seed."""
     generator = torch.Generator().manual_seed(seed * 1_000_003 + token)
     return torch.randn(d_model, generator=generator)
 
@@ -180,8 +182,8 @@ class Constructed(Untrained):
     def _layers(self) -> Layers:
         return constructed.build().stack
 
-    def _embedded(self, ids: Tensor) -> Embedded:
-        """Codes of tokens, (B, n, d_model), and positions in columns of their own, (n, d_model)."""
+    def _embed(self, ids: Tensor) -> Embedded:
+        """Embed token ids: codes of tokens, (B, n, d_model), and positions in separate columns, (n, d_model)."""
         words = constructed.embed(ids)
         positions = torch.zeros_like(words[0])
         positions[:, constructed.POSITION] = words[0, :, constructed.POSITION]
@@ -190,5 +192,5 @@ class Constructed(Untrained):
 
     def model_weights(self) -> ModelWeights:
         weights = super().model_weights()
-        weights.embedding[0, constructed.PREVIOUS] = 0  # what the first token of a text adds
+        weights.embedding[0, constructed.PREVIOUS] = 0  # added only to the first token of a text
         return weights

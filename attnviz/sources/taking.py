@@ -36,11 +36,11 @@ def donors(
         step = record.step(take.site)
         if take.head is not None and take.head >= step.num_heads:
             raise InputError(f"There is no {take.site.head(take.head)}; there are {step.num_heads}, counted from 0.")
-        own = replace(record, sentences=sentences, targets=targets).usual_texts(take.site)
-        is_read = take.part != "values", take.part in ("pattern", "values")
-        for reads, theirs, ours in zip(is_read, record.usual_texts(take.site), own, strict=True):
-            for sentence in ours if reads and theirs is not ours else ():
-                _check_lengths(take, sentence, theirs[0])
+        own_texts = replace(record, sentences=sentences, targets=targets).usual_texts(take.site)
+        reads_sides = take.part != "values", take.part in ("pattern", "values")
+        for reads, other, own in zip(reads_sides, record.usual_texts(take.site), own_texts, strict=True):
+            for sentence in own if reads and other is not own else ():
+                _check_lengths(take, sentence, other[0])
         key = take.text, take.part, take.site, take.position if take.part == "pattern" else None
         tensors[key] = tensors.get(key) or _tensors(take.part, step, key[-1])
         taken.append(Donor(take, tensors[key]))
@@ -51,7 +51,7 @@ def _check_lengths(take: Take, own: Sentence, other: Sentence) -> None:
     """Raise InputError if two texts do not have the lengths or the positions that a `Take` needs."""
     if own.length != other.length and (take.part == "pattern" or take.position is None):
         lengths = f"{quoted(own.text)} has {counted(own.length, 'token')} and {quoted(other.text)} {other.length}"
-        how = "take at one position, from an output or values, and say which one of the other text stands for it"
+        how = "take at one position, from an output or values, and name the matching position in the other text"
         raise InputError(f"{lengths}: {how}.")
     first = take.position if take.from_position is None else take.from_position
     for position, sentence in ((take.position, own), (first, other)):
@@ -61,7 +61,7 @@ def _check_lengths(take: Take, own: Sentence, other: Sentence) -> None:
 
 
 def _tensors(part: str, step: Step, row: int | None) -> dict[str, Tensor]:
-    """Tensors of a step for a part of it; for a pattern at one position, its row of scores."""
+    """Tensors of a step that a `Take` of a part needs; for a pattern at one position, the row of its scores."""
     keys = step.shape[3] - step.has_sink
     if row is not None:
         everything = Area(rows=slice(row, row + 1), columns=slice(keys))

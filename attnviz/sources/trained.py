@@ -111,18 +111,18 @@ class Trained(Source):
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Run the model. The translator's decoder reads `targets`, or without any, the translation that it writes.
+        """Run the model; the translator's decoder reads `targets`, by default the translation that the model writes.
 
         Raises:
             InputError: if there is no token, or if there are `targets` but the model is not the translator.
         """
         self.check_targets(targets)
-        acting, targets = self.resolved(sentences, edits, targets)
-        tap, words, written, cut = Tap(acting), self._input_words.names, (), ()
+        resolved, targets = self.resolved(sentences, edits, targets)
+        tap, words, written, cut = Tap(resolved), self._input_words.names, (), ()
         with torch.inference_mode():
             if self.writes:
                 if not targets:
-                    targets, cut = self._decode_greedily(sentences, acting)
+                    targets, cut = self._decode_greedily(sentences, resolved)
                 words, written = self._output_words.names, tuple(target.text for target in targets)
             hidden, logits = self._run(sentences, targets, tap)
         special = frozenset(range(len(SPECIAL) + 1))  # <unk> comes after <pad>, <sos> and <eos>
@@ -133,13 +133,13 @@ class Trained(Source):
     def _run(
         self, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...], tap: Tap, vectors: tuple[Tensor, ...] = ()
     ) -> tuple[Tensor, Tensor]:
-        """Run the model on token ids or on vectors in their place; return its output, (B, n, d_model), and logits."""
-        real, (read, *written) = lengths_of(sentences), vectors or self._ids(sentences, targets)
+        """Run the model on token ids, or on `vectors` if given; return its output, (B, n, d_model), and the logits."""
+        lengths, (ids, *target_ids) = lengths_of(sentences), vectors or self._ids(sentences, targets)
         if not self.writes:
-            return self._model(read, real, tap=tap)
-        memory = self._model.encode(read, real, tap=tap)
-        hidden, logits = self._model.decode(written[0], memory, lengths_of(targets), real, tap=tap)
-        return hidden, _without_special(logits)
+            return self._model(ids, lengths, tap=tap)
+        memory = self._model.encode(ids, lengths, tap=tap)
+        hidden, logits = self._model.decode(target_ids[0], memory, lengths_of(targets), lengths, tap=tap)
+        return hidden, _block_special(logits)
 
     def _ids(self, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]) -> tuple[Tensor, ...]:
         """Token ids of the sentences and of the targets, (B, n); raise InputError if the model cannot read them."""
@@ -155,22 +155,23 @@ class Trained(Source):
     ) -> tuple[tuple[Sentence, ...], tuple[int, ...]]:
         """Decode greedily: from <sos> on, append the most probable word, until <eos> or the last position.
 
-        The sentences do not contain <eos>. Also return, for each sentence, the number of words after which it was cut
-        at the last position, 0 if it ended with <eos>.
+        The sentences do not contain <eos>. Also return, for each sentence, its number of words if it was cut at the
+        last position, or 0 if it ended with <eos>.
         """
-        model, real, (ids,) = self._model, lengths_of(sentences), self._ids(sentences, ())
-        memory = model.encode(ids, real, tap=Tap(edits, keep=False))
-        read = torch.full((len(memory), 1), SPECIAL[SOS])
+        model, lengths, (ids,) = self._model, lengths_of(sentences), self._ids(sentences, ())
+        memory = model.encode(ids, lengths, tap=Tap(edits, keep=False))
+        decoder_ids = torch.full((len(memory), 1), SPECIAL[SOS])
         ended = torch.zeros(len(memory), dtype=torch.bool)
-        while read.shape[1] < self.longest:
-            _, logits = model.decode(read, memory, None, real, tap=Tap(edits, keep=False))
-            chosen = _without_special(logits[:, -1]).argmax(-1)
-            ended |= chosen == SPECIAL[EOS]
+        while decoder_ids.shape[1] < self.longest:
+            _, logits = model.decode(decoder_ids, memory, None, lengths, tap=Tap(edits, keep=False))
+            next_ids = _block_special(logits[:, -1]).argmax(-1)
+            ended |= next_ids == SPECIAL[EOS]
             if ended.all():
                 break
-            read = torch.cat([read, chosen.masked_fill(ended, SPECIAL[PAD]).unsqueeze(1)], 1)
+            decoder_ids = torch.cat([decoder_ids, next_ids.masked_fill(ended, SPECIAL[PAD]).unsqueeze(1)], 1)
         rows = [
-            (row, next((i for i, id in enumerate(row) if i and id == SPECIAL[PAD]), len(row))) for row in read.tolist()
+            (row, next((i for i, id in enumerate(row) if i and id == SPECIAL[PAD]), len(row)))
+            for row in decoder_ids.tolist()
         ]
         written = tuple(self._output_words.sentence(row, length) for row, length in rows)
         return written, tuple(0 if end else length - 1 for end, (_, length) in zip(ended.tolist(), rows, strict=True))
@@ -184,11 +185,11 @@ class Trained(Source):
         tap, ids = Watching(self.edits_of(record)), self._ids(record.sentences, record.targets)
         with torch.inference_mode():
             self._run(record.sentences, record.targets, tap)
-            vectors = {"read": _embed(self._model.embedding, ids[0])}
+            vectors = {"input": _embed(self._model.embedding, ids[0])}
             if self.writes:
-                vectors["written"] = _embed(self._model.written, ids[1])
-        query = vectors["written" if self.writes and site.kind != "encoder" else "read"]
-        key = vectors["written" if self.writes and site.kind == "decoder" else "read"]
+                vectors["target"] = _embed(self._model.written, ids[1])
+        query = vectors["target" if self.writes and site.kind != "encoder" else "input"]
+        key = vectors["target" if self.writes and site.kind == "decoder" else "input"]
         return tap.origin(site, query, key)
 
     def model_weights(self) -> ModelWeights:
@@ -223,7 +224,7 @@ class Trained(Source):
 
 @dataclass(frozen=True)
 class Shapes(SenseModel):
-    """The vision model that ships: it reads a picture of two shapes and says how they lie."""
+    """The shipped vision model: it reads a picture of two shapes and classifies their relative position."""
 
     names = ("shapes",)
     id = "shapes"
@@ -244,14 +245,16 @@ class Shapes(SenseModel):
 
 
 def _embed(embedding: Embedding, ids: Tensor) -> Embedded:
+    """Embed token ids, (B, n), and their positions."""
     return Embedded(embedding.words(ids), embedding.positions.weight[: ids.shape[1]])
 
 
 @lru_cache(maxsize=8)
 def _vocabularies(name: str) -> dict[str, Vocabulary]:
+    """Vocabularies of a shipped model by language; those of its input come first."""
     return vocabulary.read(trained.folder(name) / "vocabulary.json")
 
 
-def _without_special(logits: Tensor) -> Tensor:
+def _block_special(logits: Tensor) -> Tensor:
     """Set the logits (..., words) of <pad> and <sos>, which the decoder must not write, to -inf."""
     return logits.index_fill(-1, torch.tensor([SPECIAL[PAD], SPECIAL[SOS]]), -torch.inf)

@@ -1,4 +1,4 @@
-"""A person's own model as a source: any PyTorch module, run in its own code and captured by `attnviz.capture`."""
+"""A user's own model as a source: any PyTorch module, run in its own code and captured by `attnviz.capture`."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -41,13 +41,13 @@ def wrap(
         source = attnviz.wrap(model, lambda text: [vocabulary[word] for word in text.split()], "the cat sat")
         attnviz.show(source)
 
-    The model's code is not changed; it is run now, on the text. Runs are in evaluation mode and without gradients.
+    The model's code is not changed; it is run on the text at once. Runs are in evaluation mode and without gradients.
 
     Args:
         tokenize: function from a text to its ids, a list or a tensor (n,) or (1, n); or a tokenizer with `encode`.
-        text: text that the app begins with, or several such texts; the model is run on the first now.
-        call: function from the model and ids (B, n) to its output; by default model(ids). A third argument is ids
-            (B, m) that a decoder reads: of "a text ||| what its decoder reads", or of the text itself.
+        text: text that the app begins with, or several such texts; the model is run on the first one at once.
+        call: function from the model and ids (B, n) to its output; by default model(ids). A third argument
+            gets the decoder's ids (B, m), which are those of the part after "|||" in the text, or of the text itself.
         words: strings of ids: a list, a dict, or a function of a list of ids; by default those of the tokenizer. Logits
             over these words, or over as many as the model has embeddings, are predictions.
         pad: id by which the model knows padding, for texts of several lengths in one run; a model that sees no later
@@ -57,7 +57,7 @@ def wrap(
 
     Raises:
         InputError: if the model or the tokenizer cannot be run on the text, with the line that raised.
-        AttnvizError: if no attention was seen in the model, with what was.
+        AttnvizError: if no attention was captured in the model, with the reason.
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"{quoted(model)} is no model; give a torch.nn.Module.")
@@ -97,7 +97,7 @@ class Code:
         return str(self.words.get(id, f"#{id}"))
 
     def padding(self) -> dict[int, str]:
-        """Words that are probably padding, by id: the tokenizer's, or those of the vocabulary with such a name."""
+        """Words that are probably padding, by id: the tokenizer's, or vocabulary entries such as "<pad>"."""
         if isinstance(id := getattr(self.tokenize, "pad_token_id", None), int):
             return {id: str(self.tokenize.pad_token)}
         words = {} if callable(self.words) else self.words
@@ -106,12 +106,12 @@ class Code:
 
 @dataclass(frozen=True)
 class Wrapped(Source):
-    """A source made by `wrap`. Two are equal if they come from one `wrap` and the weights are the same.
+    """A source made by `wrap`. Two sources are equal if they come from one call of `wrap` and have the same weights.
 
     Attributes:
         calls: name of the module that makes the attention call of each site.
         counts: number of heads of each site.
-        moment: number that stands for the weights of the model.
+        moment: hash of the weights of the model; see `moment_of`.
     """
 
     name: str
@@ -142,11 +142,11 @@ class Wrapped(Source):
         if self.code.pad is not None or not (named := self.code.padding()):
             return ""
         id, word = next(iter(named.items()))
-        say = f"Say --pad {id} or --pad none; in Python attnviz.wrap(..., pad={id})."
-        return f"Is {quoted(word)} (id {id}) padding? {say}"
+        how = f"Say --pad {id} or --pad none; in Python attnviz.wrap(..., pad={id})."
+        return f"Is {quoted(word)} (id {id}) padding? {how}"
 
     def with_padding(self, pad: int | None) -> "Wrapped":
-        """The same model, with another id of padding."""
+        """Copy of the source with another padding id."""
         return replace(self, code=replace(self.code, pad=pad))
 
     def checksum(self) -> str:
@@ -159,23 +159,23 @@ class Wrapped(Source):
         return f"{site} · {self.calls.get(site, '')}".rstrip(" ·")
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """Cut texts into tokens; for "a text ||| what its decoder reads", the first part."""
-        return self._padded([self._cut(text.partition(PAIR)[0] if self.writes else text, text) for text in texts])
+        """Cut texts into tokens; if a decoder reads a second text, only the part before "|||" is cut."""
+        return self._pad([self._cut(text.partition(PAIR)[0] if self.writes else text, text) for text in texts])
 
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Run the model; a decoder reads `targets`, by default the part of the text behind |||, or the text itself.
+        """Run the model; a decoder reads `targets`, by default the part of the text after "|||", or the text itself.
 
         Raises:
             InputError: if the model's code raises, with the line.
-            AttnvizError: if an edit reaches nothing, with what there is.
+            AttnvizError: if an edit fits no attention call, with the calls that exist.
         """
         self.check_targets(targets)
         if self.writes and not targets:
             parts = [sentence.text.partition(PAIR) for sentence in sentences]
-            texts = [read.strip() or whole for whole, _, read in parts]
-            targets = self._padded([self._cut(text, text) for text in texts])
+            texts = [second.strip() or whole for whole, _, second in parts]
+            targets = self._pad([self._cut(text, text) for text in texts])
         model, weights = self.code.model, next(self.code.model.parameters(), torch.zeros(()))
         ids = [token_ids(batch).to(weights.device) for batch in (sentences, targets) if batch]
         watched = capture(model, edits, heads=self.code.heads, sites=self.calls)
@@ -187,20 +187,20 @@ class Wrapped(Source):
         if captured.runs > 1:
             again = f"The model ran {captured.runs} times; the last run is shown"
             record = replace(record, findings=(*record.findings, again))
-        return replace(record, sentences=sentences, targets=targets, **self._predicted(output, targets or sentences))
+        return replace(record, sentences=sentences, targets=targets, **self._predictions(output, targets or sentences))
 
-    def _predicted(self, output: Any, read: tuple[Sentence, ...]) -> dict[str, Any]:
+    def _predictions(self, output: Any, sentences: tuple[Sentence, ...]) -> dict[str, Any]:
         """Fields of the record for the predictions or the labels, if the output has the shape of logits.
 
         Args:
-            read: texts at whose tokens the model may predict.
+            sentences: texts at whose tokens the model may predict.
         """
         output, words = getattr(output, "logits", output), self.code.words
         if isinstance(output, tuple | list) and output:
             output = output[0]
         if not isinstance(output, Tensor) or not output.is_floating_point():
             return {}
-        logits, shape = output.detach().float().cpu(), (len(read), len(read[0].tokens))
+        logits, shape = output.detach().float().cpu(), (len(sentences), len(sentences[0].tokens))
         if logits.dim() == 2 and len(logits) == shape[0] != shape[1]:
             names = getattr(getattr(self.code.model, "config", None), "id2label", None) or {}
             return {"labels": (tuple(str(names.get(i, i)) for i in range(logits.shape[1])), logits)}
@@ -211,7 +211,7 @@ class Wrapped(Source):
         return {"prediction": Prediction(logits, WordList(self.code.word, logits.shape[2]))}
 
     def _cut(self, text: str, whole: str) -> Sentence:
-        """Cut a text into tokens of a sentence that holds the `whole` text."""
+        """Cut a text into tokens, and make a sentence with them and the `whole` text that it is a part of."""
         with errors_said():
             ids = ids_of(getattr(self.code.tokenize, "encode", self.code.tokenize)(text))
         if not ids:
@@ -222,17 +222,17 @@ class Wrapped(Source):
             tokens.append(Token(string, id, start, end, special=special, joined=joined))
         return Sentence(whole, tuple(tokens), len(tokens))
 
-    def _padded(self, sentences: list[Sentence]) -> tuple[Sentence, ...]:
+    def _pad(self, sentences: list[Sentence]) -> tuple[Sentence, ...]:
         """Pad sentences to one length; raise InputError if the model could see padding and its id is not known."""
-        is_seen = any(site.kind != "decoder" for site in self.sites)
-        if self.code.pad is None and is_seen and len({*lengths_of(sentences)}) > 1:
+        reads_padding = any(site.kind != "decoder" for site in self.sites)
+        if self.code.pad is None and reads_padding and len({*lengths_of(sentences)}) > 1:
             what = "Texts of several lengths in one run need padding, and this model could see it"
             raise InputError(f"{what}: say attnviz.wrap(..., pad=ID), the id by which it knows padding.")
         return pad_sentences(sentences, PADDING, self.code.pad or 0)
 
 
 def ids_of(encoding: Any) -> list[int]:
-    """Ids that a tokenizer gives; raise InputError if they are not whole numbers."""
+    """Ids in the result of a tokenizer; raise InputError if they are not whole numbers."""
     ids = torch.as_tensor(getattr(encoding, "ids", encoding)).reshape(-1).tolist()
     if any(type(id) is not int for id in ids):
         raise InputError(f"A tokenizer gives whole numbers; given {quoted(encoding)}.")

@@ -23,13 +23,13 @@ ID_BYTES = 6
 
 
 class Tokenizer(Protocol):
-    """Cuts any text into tokens in order; every character except whitespace is in a token, and none is special."""
+    """Cuts a text into tokens, in order; every character except whitespace is in a token, and no token is special."""
 
     def encode(self, text: str) -> tuple[Token, ...]: ...
 
 
 def hashed(piece: str) -> int:
-    """Hash a piece to an id, without a vocabulary: the same on every machine, and never that of a special token."""
+    """Hash a piece to an id, without a vocabulary: equal on every machine, and never the id of a special token."""
     digest = blake2b(piece.encode("utf-8", "surrogatepass"), digest_size=ID_BYTES).digest()
     return len(SPECIAL) + int.from_bytes(digest) % (2 ** (8 * ID_BYTES) - len(SPECIAL))
 
@@ -84,8 +84,8 @@ def spans(text: str) -> list[tuple[int, int]]:
 class Subword:
     """Byte-level byte-pair encoding: frequent words are one token, others are cut into pieces; no text is unknown.
 
-    The token of a word includes the space before it, as in GPT-2, so that ids spell the text exactly; its span and text
-    do not. If a character is cut into several bytes, each of these tokens has the span and text of the character.
+    As in GPT-2, the id of a word includes the space before it, so that ids spell the text exactly; its span and text
+    exclude the space. The tokens of a character that is cut into bytes have the span and text of the whole character.
     """
 
     def __init__(self):
@@ -138,14 +138,14 @@ def batch(tokenizer: Tokenizer, texts: Sequence[str], *, sos: bool = False, eos:
         if not tokens:
             problem = "holds only whitespace" if text else "is empty"
             raise InputError(f"Sentence {number} {problem}; type at least one word in it.")
-        begin, end = [_special(SOS, 0)] if sos else [], [_special(EOS, len(text))] if eos else []
+        begin, end = [_special_token(SOS, 0)] if sos else [], [_special_token(EOS, len(text))] if eos else []
         rows.append((*begin, *tokens, *end))
     longest = max(map(len, rows))
     return tuple(
-        Sentence(text, row + (_special(PAD, len(text)),) * (longest - len(row)), len(row))
+        Sentence(text, row + (_special_token(PAD, len(text)),) * (longest - len(row)), len(row))
         for text, row in zip(texts, rows, strict=True)
     )
 
 
-def _special(name: str, place: int) -> Token:
-    return Token(name, SPECIAL[name], place, place, special=True)
+def _special_token(name: str, position: int) -> Token:
+    return Token(name, SPECIAL[name], position, position, special=True)

@@ -25,7 +25,7 @@ _CLOSING = (".", ",", "!", "?")
 class Vocabulary:
     """The words of one language of a model, with their ids; any other word becomes ``<unk>``.
 
-    Ids 0 to 3 are ``<pad>``, ``<sos>``, ``<eos>`` and ``<unk>``; words follow in order. They are looked up as typed,
+    Ids 0 to 3 are ``<pad>``, ``<sos>``, ``<eos>`` and ``<unk>``; words follow in order. A word is looked up as typed,
     then in lower case, then with a straight apostrophe.
     """
 
@@ -89,11 +89,12 @@ class Vocabulary:
         return [id for _, id in pairs if id is not None]
 
     def _token(self, word: str, start: int, end: int) -> Token:
+        """Make the token of a word at a span; an unknown word is marked."""
         id = self._id(word)
         return Token(f"{word}{UNKNOWN}", self._ids[UNK], start, end) if id is None else Token(word, id, start, end)
 
     def _id(self, word: str) -> int | None:
-        """The id of a typed word, or None; a typed "<sos>" never matches, because it is cut into three tokens first."""
+        """Id of a typed word, or None; a typed "<sos>" never matches, because it was cut into three words before."""
         if (id := self._ids.get(word)) is not None:
             return id
         lower = word.lower()

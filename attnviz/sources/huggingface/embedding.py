@@ -28,7 +28,7 @@ class Pooling:
     Attributes:
         mode: key of `MODES`.
         named: whether the folder of the model states the pooling.
-        left_out: modules that attnviz does not apply, such as "2_Dense" after the pooling: then there are no vectors.
+        left_out: modules that attnviz does not apply, such as "2_Dense"; if there are any, attnviz gives no vectors.
         prompt: text that sentence-transformers puts before each text, such as "query: ".
     """
 
@@ -73,7 +73,7 @@ def of_folder(folder: Path) -> Pooling:
 
 
 def inside(folder: Path) -> Path | None:
-    """Subfolder with the model in an older layout, such as "0_Transformer"; None if there is none."""
+    """Subfolder that holds the model in an older layout, such as "0_Transformer"; None if there is none."""
     for path, kind in _modules(folder):
         if kind == "Transformer" and path and (folder / path / "config.json").is_file():
             return folder / path
@@ -81,7 +81,7 @@ def inside(folder: Path) -> Path | None:
 
 
 def _modules(folder: Path) -> list[tuple[str, str]]:
-    """Folders and class names of the modules of sentence-transformers; empty if the folder does not list any."""
+    """Folders and class names of the modules of sentence-transformers; empty if the folder lists no modules."""
     listed = files.read_json(folder / MODULES)
     modules = [module for module in listed if isinstance(module, dict)] if isinstance(listed, list) else []
     pairs = [(str(module.get("path", "")), str(module.get("type", ""))) for module in modules]

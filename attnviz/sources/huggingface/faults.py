@@ -8,21 +8,22 @@ from attnviz.core.errors import AttnvizError, quoted
 
 
 def name(value: object) -> str:
+    """Quote a name for a message, in at most 120 characters."""
     return quoted(value, 120)
 
 
 def first(error: BaseException) -> str:
-    """Beginning of a library's error message, in one line of at most 200 characters that ends with a period."""
+    """Beginning of a library's error message, as one line of about 200 characters that ends with a period."""
     text = f"it lacks {error}" if isinstance(error, KeyError) else " ".join(str(error).split()) or type(error).__name__
     return (text if len(text) <= 200 else f"{text[:200]}…").rstrip(".") + "."
 
 
 @contextmanager
 def unforeseen(model: str, what: str = "run") -> Iterator[None]:
-    """Turn unexpected errors of a library into one sentence that a user can report, and log the traceback.
+    """Context manager that turns unexpected errors into one sentence that a user can report, and logs the traceback.
 
     Raises:
-        AttnvizError: for such an error, with the model, the error and the versions. An AttnvizError passes unchanged.
+        AttnvizError: for an unexpected error, with the model and versions. An AttnvizError passes unchanged.
     """
     try:
         yield
@@ -47,10 +48,10 @@ def unforeseen(model: str, what: str = "run") -> Iterator[None]:
 
 
 def is_failure(error: BaseException) -> bool:
-    """Whether an error is a failure and no interrupt; a tokenizer written in Rust panics past Exception."""
+    """Whether an error is a failure, not an interrupt; panics in Rust code of tokenizers do not inherit Exception."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def of_memory(error: BaseException) -> bool:
-    """Whether an error reports too little memory."""
+    """Whether an error reports that there is not enough memory."""
     return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)

@@ -1,8 +1,8 @@
-"""Files of a model: which to fetch, which exist, checksums and headers; and the model that transformers builds of them.
+"""Files of a model: which to fetch, which exist, checksums and headers; and building a model from them.
 
 While transformers builds a model, it changes state that all threads share: how weights are tied, `torch.linspace`, its
 logging, and torch's default dtype. Two builds at the same time would restore each other's changes, so each build waits
-for the previous one. Runs need not wait, as the default dtype is not changed here, and they use nothing else of it.
+for the previous one. Runs need not wait: the default dtype is not changed here, and they use no other shared state.
 """
 
 import json
@@ -36,13 +36,13 @@ OF_TRAINER = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
 """Pickles that `Trainer` writes beside weights."""
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 LARGER = 4
-"""Largest model that is built, in parts of the numbers that its files hold: tied and computed weights are in none."""
+"""Maximum ratio of the parameters of a model to the numbers in its files, which lack tied and computed weights."""
 CONVERSIONS = frozenset({"float", "double", "half", "bfloat16"})
 """Methods of a tensor that convert it to the dtype in their name."""
 
 _build_lock, _import_lock = Lock(), Lock()
 _loudness: list[tuple[int, bool]] = []
-"""Verbosity and progress bars of transformers before each active `quiet` context; the first entry is the user's."""
+"""Verbosity and progress bars of transformers before each active `quiet` context; the first entry is to be restored."""
 
 
 @dataclass(frozen=True)
@@ -168,9 +168,9 @@ def build(
     numbers: int | None = None,
     **options: Any,
 ) -> tuple[nn.Module, dict[str, Any]]:
-    """Build a model of a class with the weights of a folder, and return its loading info, too.
+    """Build a model with the weights in a folder; return the model and the loading info of transformers.
 
-    The subclass here replaces the context in which `from_pretrained` builds, as that would set the default dtype.
+    The subclass made here replaces the context in which `from_pretrained` builds, as that would set the default dtype.
 
     Args:
         numbers: number of parameters in the files; a much larger model is refused before its weights are read.
@@ -178,10 +178,12 @@ def build(
     """
 
     def context(cls: Any, dtype: torch.dtype, *rest: Any) -> list[Any]:
+        """Contexts in which the model is built, with a dtype for this thread instead of the default dtype."""
         typed = [] if dtype is torch.get_default_dtype() else [Typed(dtype)]
         return [*model.get_init_context(torch.get_default_dtype(), *rest), *typed]
 
     def make(cls: Any, *args: Any, **kwargs: Any) -> nn.Module:
+        """Make the model; refuse it if its configuration needs many more numbers than the files hold."""
         instance = model(*args, **kwargs)
         needed = sum(parameter.numel() for parameter in instance.parameters())
         if numbers is not None and needed > LARGER * numbers:
@@ -189,15 +191,15 @@ def build(
             raise InputError(f"{what}. They do not belong together; fetch both again.")
         return instance
 
-    sparing_others = type(model.__name__, (model,), {"get_init_context": classmethod(context), "__new__": make})
-    return sparing_others.from_pretrained(
+    thread_safe_class = type(model.__name__, (model,), {"get_init_context": classmethod(context), "__new__": make})
+    return thread_safe_class.from_pretrained(
         folder,
         config=config,
         dtype=dtype,
         local_files_only=True,
         use_safetensors=True,
         attn_implementation="eager",
-        ignore_mismatched_sizes=True,  # the loading info names them
+        ignore_mismatched_sizes=True,  # they are listed in the loading info
         output_loading_info=True,
         **options,
     )

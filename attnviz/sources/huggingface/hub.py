@@ -40,7 +40,7 @@ class ModelLocation:
     Attributes:
         name: id on the hub, with `@revision` if the user gave one, or the folder as the user typed it.
         kind: kind of location; "download" if files have to be fetched first.
-        folder: folder with the files; for a download the folder that they will be in.
+        folder: folder with the files; for a download, the folder in which they will be.
         commit: commit of the hub's files, if it is known.
         files: files that have to be fetched, for a download.
     """
@@ -107,10 +107,10 @@ def find(name: str) -> ModelLocation:
 
     name, only = name.strip(), allowed()
     check_allowed(name, only)
-    if only is None and (place := _folder(name)):
-        return place
+    if only is None and (location := _folder(name)):
+        return location
     model, revision = _split_name(name)
-    if model == MINILM and revision is None and (spec := find_spec(PACKED)):  # found without an import
+    if model == MINILM and revision is None and (spec := find_spec(PACKED)):  # without an import
         return ModelLocation(MINILM, "package", Path(spec.origin).parent / "model")
     name = f"{model}@{revision}" if revision else model
     config = try_to_load_from_cache(model, files.CONFIG, cache_dir=_cache(), revision=revision)
@@ -120,7 +120,7 @@ def find(name: str) -> ModelLocation:
 
 
 def fetch(
-    place: ModelLocation,
+    location: ModelLocation,
     report: Report = lambda progress: None,
     check: Callable[[Path], object] = lambda folder: None,
 ) -> ModelLocation:
@@ -133,21 +133,22 @@ def fetch(
         Canceled: if `report` returns False.
         AttnvizError: if the download fails, with the reason.
     """
-    if place.kind != "download":
-        return place
+    if location.kind != "download":
+        return location
     from huggingface_hub import hf_hub_download
     from tqdm.auto import tqdm
 
-    (model, revision), done = _split_name(place.name), 0
+    (model, revision), done = _split_name(location.name), 0
 
     def count(new: int, what: str = "fetching") -> None:
+        """Count and report new bytes; stop if the load is canceled, or if the hub sends too many bytes."""
         nonlocal done
         done += new
-        if done > place.size:
-            announced = f"more of {faults.name(model)} than it announced, {size(place.size)}"
+        if done > location.size:
+            announced = f"more of {faults.name(model)} than it announced, {size(location.size)}"
             raise AttnvizError(f"{endpoint()} sends {announced}; this is not a model to trust.")
-        if report(DownloadProgress(what, done, place.size)) is False:
-            raise Canceled(f"The download of {faults.name(place.name)} was canceled after {size(done)}.")
+        if report(DownloadProgress(what, done, location.size)) is False:
+            raise Canceled(f"The download of {faults.name(location.name)} was canceled after {size(done)}.")
 
     class ReportingBar(tqdm):
         def __init__(self, *args: Any, **settings: Any):
@@ -157,22 +158,22 @@ def fetch(
             count(int(n or 0))
 
     def download(of_weights: bool) -> None:
-        for file in (file for file in place.files if file.is_weights == of_weights):
+        for file in (file for file in location.files if file.is_weights == of_weights):
             count(0)
             options = {"revision": revision, "cache_dir": _cache(), "etag_timeout": SECONDS}
             hf_hub_download(model, file.name, tqdm_class=ReportingBar, **options)
-            if not (place.folder / file.name).is_file():  # the revision has another commit by now
+            if not (location.folder / file.name).is_file():  # the revision now has another commit
                 raise AttnvizError(f"{faults.name(model)} changed at {endpoint()} while it was fetched. Try again.")
 
     with _guarded_requests(model, revision):
         download(of_weights=False)
-        check(place.folder)
+        check(location.folder)
         download(of_weights=True)
     done = 0
-    for file in place.files:
-        file.check(place.folder, place.name)
+    for file in location.files:
+        file.check(location.folder, location.name)
         count(file.size, "checking")
-    return replace(place, kind="cached", files=())
+    return replace(location, kind="cached", files=())
 
 
 def is_path(name: str) -> bool:
@@ -184,7 +185,7 @@ def is_path(name: str) -> bool:
 
 
 def endpoint() -> str:
-    """Host and port of HF_ENDPOINT, without a user name or a password in it."""
+    """Host and port of HF_ENDPOINT, without a user name or password."""
     url = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
     return url.netloc.rpartition("@")[2]
 
@@ -197,21 +198,21 @@ def no_model(model: str, names: Iterable[str], folder: Path | None = None) -> In
         names: names of the files.
         folder: folder with the files, if they are on this machine.
     """
-    names, place = sorted(names), folder or model
+    names, path = sorted(names), folder or model
     pickled = next((file for file in names if file.endswith(files.PICKLED) and file not in files.OF_TRAINER), "")
     weights = pickled or next((file for file in names if file.endswith((".safetensors", ".gguf"))), "")
     steps = sorted((int(match[1]), file) for file in names if (match := files.CHECKPOINT.fullmatch(file)))
     if files.ADAPTER in names:
-        line = f'peft.AutoPeftModelForCausalLM.from_pretrained("{place}").merge_and_unload()'
+        line = f'peft.AutoPeftModelForCausalLM.from_pretrained("{path}").merge_and_unload()'
         why = f"holds an adapter (LoRA), not a whole model. Merge it with the class of PEFT for its task: {line}"
     elif weights.endswith(".gguf"):
-        line = f'AutoModelForCausalLM.from_pretrained("{place}", gguf_file="{weights}")'
+        line = f'AutoModelForCausalLM.from_pretrained("{path}", gguf_file="{weights}")'
         why = f"holds weights as GGUF, which attnviz does not read. Convert it, with `pip install gguf`: {line}"
     elif files.CONFIG in names and pickled:
         settings = files.read_json(folder / files.CONFIG) if folder else None
         listed = settings.get("architectures") if isinstance(settings, dict) else None
         kind = str(listed[0]) if isinstance(listed, list) and listed else ""
-        line = f'transformers.{kind if kind.isidentifier() else "AutoModel"}.from_pretrained("{place}")'
+        line = f'transformers.{kind if kind.isidentifier() else "AutoModel"}.from_pretrained("{path}")'
         why = f"holds its weights as pickle ({pickled}), which can run code. If you trust it, convert it: {line}"
     else:
         give = "Give a folder that save_pretrained has written."
@@ -221,7 +222,7 @@ def no_model(model: str, names: Iterable[str], folder: Path | None = None) -> In
             how = "Load it into its model, and give that to attnviz.capture(model), or save it by save_pretrained"
             why = f"holds weights ({weights}) without config.json, such as a state_dict. {how}."
         elif steps:
-            last = faults.name(f"{place}/{steps[-1][1]}")
+            last = faults.name(f"{path}/{steps[-1][1]}")
             listed = ", ".join(file for _, file in steps)
             why = f"holds no model itself, but checkpoints: {listed}. Give one, as in {last}."
         else:
@@ -232,7 +233,7 @@ def no_model(model: str, names: Iterable[str], folder: Path | None = None) -> In
 
 
 def _folder(name: str) -> ModelLocation | None:
-    """Location of a folder if the name is a path, or that of a folder here with weights or checkpoints; else None."""
+    """Location of a folder, if the name is a path or a folder here has this name and a model in it; else None."""
     looks_like_path, path = bool(re.match(r"[./~]|[A-Za-z]:|.*\\", name)), Path(os.path.expanduser(name))
     if inner := path if os.path.isfile(path / files.CONFIG) else embedding.inside(path):
         return ModelLocation(name, "folder", inner.absolute())
@@ -293,18 +294,18 @@ def _hub_model(name: str) -> ModelLocation:
         raise no_model(name, listed)
     folder = _cache() / f"models--{model.replace('/', '--')}" / "snapshots" / info.sha
     missing = tuple(file for file in wanted if not (folder / file.name).is_file())
-    place = ModelLocation(name, "download", folder, info.sha, missing)
+    location = ModelLocation(name, "download", folder, info.sha, missing)
     most, what = os.environ.get("ATTNVIZ_MAX_DOWNLOAD") or str(MOST), f"The files of {faults.name(name)} have"
     if not re.fullmatch(r"[0-9_]{1,20}", most):
         raise InputError(f"ATTNVIZ_MAX_DOWNLOAD is {quoted(most)}; it must be a number of bytes such as {MOST}.")
-    if place.size > int(most):
+    if location.size > int(most):
         how = f"at most {size(int(most))} are fetched. Set ATTNVIZ_MAX_DOWNLOAD, or choose another"
-        raise InputError(f"{what} {size(place.size)}; {how}.")
+        raise InputError(f"{what} {size(location.size)}; {how}.")
     free = shutil.disk_usage(next(path for path in (_cache(), *_cache().parents) if path.is_dir())).free
-    if place.size > free:
+    if location.size > free:
         how = f"the disk with the cache has {size(free)} left. Free some, or set HF_HOME"
-        raise InputError(f"{what} {size(place.size)}, and {how}.")
-    return place
+        raise InputError(f"{what} {size(location.size)}, and {how}.")
+    return location
 
 
 @contextmanager
@@ -315,6 +316,7 @@ def _guarded_requests(name: str, revision: str | None) -> Iterator[None]:
     hub, model = urlsplit(constants.ENDPOINT), faults.name(name)
 
     def guard(request: Any) -> None:
+        """Raise AttnvizError if a request goes to a host outside the hub."""
         url = urlsplit(str(request.url))
         is_ours = (url.scheme, url.hostname, url.port) == (hub.scheme, hub.hostname, hub.port)
         is_public = url.scheme == "https" and any(f".{url.hostname}".endswith(f".{host}") for host in HOSTS)
@@ -336,9 +338,9 @@ def _guarded_requests(name: str, revision: str | None) -> Iterator[None]:
 
 
 def _reason(error: Exception, model: str, revision: str) -> str:
-    """Sentence for an error of `huggingface_hub`, decided by the first error in the chain of its causes that is known.
+    """Sentence for an error of `huggingface_hub`, chosen by the first known error in the chain of its causes.
 
-    A gated repository is also an error of a missing one, so the order matters.
+    The error for a gated repository is also one for a missing repository, so the order matters.
     """
     from huggingface_hub import errors
 
@@ -364,11 +366,12 @@ def _reason(error: Exception, model: str, revision: str) -> str:
         if type(cause).__module__.startswith("httpx"):
             return f"{hub} cannot be reached, or broke off, when asked for {model}. Try again, or give a folder."
         cause = cause.__cause__ or cause.__context__
-    why = getattr(error, "strerror", None) or type(error).__name__  # such as a disk that is full
+    why = getattr(error, "strerror", None) or type(error).__name__  # for example, a full disk
     return f"{model} could not be fetched from {hub} ({why}). Try again later."
 
 
 def _cache() -> Path:
+    """Folder of the cache of `huggingface_hub`."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE).expanduser().absolute()

@@ -1,7 +1,7 @@
 """Taps in layers of linear attention, which models of transformers compute in functions of their modeling files.
 
-A model calls such a function by its global name. For the time of a run, the name stands for a function that calls the
-original (or the kernel that replaces it) and gives its arguments to the tap of the run.
+A model calls such a function by its global name. During a run, the name is bound to a function that calls the original
+(or the kernel that replaces it) and passes its arguments to the tap of the run.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,11 +24,11 @@ LIGHTNING = "LightningAttention"
 """End of the names of classes that compute lightning attention in their own forward function."""
 
 _lock = RLock()
-"""Lock for the names in modeling files: one run with linear attention at a time in a process."""
+"""Lock for the names in modeling files: a process runs linear attention in one run at a time."""
 
 
 class TappedRun(Protocol):
-    """The part of `tapped.ModelRun` that a tap needs."""
+    """Attributes of `tapped.ModelRun` that the taps here need."""
 
     tap: Tap
 
@@ -53,7 +53,7 @@ def _delta_rule(
     use_qk_l2norm_in_kernel: bool = False,
     **_: Any,
 ) -> MixerInputs:
-    """Inputs of the gated delta rule, (B, n, H, ...); the decay g has one number per head, or one per channel."""
+    """Read arguments of the gated delta rule, (B, n, H, ...); the decay g has one number per head or per channel."""
     dtype = torch.promote_types(query.dtype, torch.float32)
     query, key = (x.to(dtype).repeat_interleave(value.shape[2] // x.shape[2], 2) for x in (query, key))
     before = f"{CONVOLUTION}."
@@ -78,8 +78,8 @@ def _scan(
     dt_limit: tuple[float, float] | None = None,
     **_: Any,
 ) -> MixerInputs:
-    """Inputs of the scan of Mamba-2: values, (B, n, H, d_v), time steps dt, (B, n, H), and keys B and queries C,
-    (B, n, groups, d_k), which the heads of a group share.
+    """Read arguments of the scan of Mamba-2: values, (B, n, H, d_v), time steps dt, (B, n, H), and keys B and
+    queries C, (B, n, groups, d_k), which the heads of a group share.
     """
     dt = dt if dt_bias is None else dt + dt_bias.to(dt.dtype)
     dt = F.softplus(dt) if dt_softplus else dt
@@ -107,7 +107,7 @@ def _scan_one(
     dt_softplus: bool = False,
     **_: Any,
 ) -> MixerInputs:
-    """Inputs of one token of Mamba-2, (B, H, ...), where numbers of a head are repeated for its channels."""
+    """Read arguments of Mamba-2 for one new token, (B, H, ...); the numbers of a head are repeated for its channels."""
     skip, bias = (None if x is None else x[:, 0] for x in (D, dt_bias))
     values, steps, key, query = (x.unsqueeze(1) for x in (hidden_states, dt[..., 0], B, C))
     return _scan(values, steps, A[:, 0, 0], key, query, D=skip, dt_bias=bias, dt_softplus=dt_softplus)
@@ -121,12 +121,12 @@ FUNCTIONS: dict[str, Callable[..., MixerInputs]] = {
     "mamba2_chunk_scan": _scan,
     "mamba2_selective_state_update": _scan_one,
 }
-"""Readers of the arguments of transformers' functions by the functions' names."""
+"""Functions that read the arguments of the functions of transformers with these names."""
 
 
 @cache
 def _functions_of(cls: type[nn.Module]) -> tuple[str, ...]:
-    """Names of the functions of linear attention that the forward function of a class calls."""
+    """Names of the functions in `FUNCTIONS` that the forward function of a class calls."""
     code = getattr(unwrap(cls.forward), "__code__", None)
     return tuple(name for name in FUNCTIONS if code and name in code.co_names)
 
@@ -145,21 +145,23 @@ def tapping(model: nn.Module, run: TappedRun) -> Iterator[None]:
         return
     thread, calling = get_ident(), []
 
-    def enter(module: nn.Module, arguments: tuple) -> None:
+    def remember_module(module: nn.Module, arguments: tuple) -> None:
         if get_ident() == thread:
             calling[:] = [module]
 
-    def wrap(function: Callable, read: Callable[..., MixerInputs]) -> Callable:
+    def wrap_function(function: Callable, reader: Callable[..., MixerInputs]) -> Callable:
+        """Make the function that calls the original and passes its inputs and output through the tap."""
+
         def tapped(*arguments: Any, **named: Any) -> Any:
             returned = function(*arguments, **named)
             if get_ident() != thread or not calling:
                 return returned
             first = returned[0] if isinstance(returned, tuple) else returned
-            output = first.unsqueeze(2) if read is _scan_one else first.transpose(1, 2)
-            mixed = run.tap.mix(output, *read(*arguments, **named), site=run.site(calling.pop()))
+            output = first.unsqueeze(2) if reader is _scan_one else first.transpose(1, 2)
+            mixed = run.tap.mix(output, *reader(*arguments, **named), site=run.site(calling.pop()))
             if mixed is output:
                 return returned
-            mixed = mixed.squeeze(2) if read is _scan_one else mixed.transpose(1, 2).contiguous()
+            mixed = mixed.squeeze(2) if reader is _scan_one else mixed.transpose(1, 2).contiguous()
             return (mixed.to(first), *returned[1:]) if isinstance(returned, tuple) else mixed.to(first)
 
         return tapped
@@ -170,33 +172,33 @@ def tapping(model: nn.Module, run: TappedRun) -> Iterator[None]:
             if type(module).__name__.endswith(LIGHTNING):
                 _tap_lightning(stack, module, run, thread)
                 continue
-            stack.callback(module.register_forward_pre_hook(enter).remove)
+            stack.callback(module.register_forward_pre_hook(remember_module).remove)
             names = unwrap(type(module).forward).__globals__
             for name in _functions_of(type(module)):
                 if not hasattr(names[name], "is_tapped"):
                     stack.callback(names.__setitem__, name, names[name])
-                    names[name] = wrap(names[name], FUNCTIONS[name])
+                    names[name] = wrap_function(names[name], FUNCTIONS[name])
                     names[name].is_tapped = True
         yield
 
 
 def _tap_lightning(stack: ExitStack, module: nn.Module, run: TappedRun, thread: int) -> None:
-    """Add hooks to a module of lightning attention; its norm reads the outputs of the heads side by side."""
-    held: dict[str, Tensor | None] = {}
+    """Add hooks to a module of lightning attention; its norm reads the concatenated outputs of the heads."""
+    inputs: dict[str, Tensor | None] = {}
 
-    def enter(_: nn.Module, arguments: tuple, named: dict[str, Any]) -> None:
+    def store_mask(_: nn.Module, arguments: tuple, named: dict[str, Any]) -> None:
         if get_ident() == thread:
-            held["mask"] = named.get("attention_mask", arguments[2] if len(arguments) > 2 else None)
+            inputs["mask"] = named.get("attention_mask", arguments[2] if len(arguments) > 2 else None)
 
-    def project(_: nn.Module, arguments: tuple, output: Tensor) -> None:
+    def store_vectors(_: nn.Module, arguments: tuple, output: Tensor) -> None:
         if get_ident() == thread:
-            held["vectors"] = module.act_fn(output)
+            inputs["vectors"] = module.act_fn(output)
 
-    def read(_: nn.Module, arguments: tuple) -> tuple[Tensor] | None:
+    def replace_output(_: nn.Module, arguments: tuple) -> tuple[Tensor] | None:
         if get_ident() != thread:
             return None
-        heads, clear = module.num_attention_heads, unwrap(type(module).forward).__globals__
-        vectors = clear["apply_mask_to_padding_states"](held.pop("vectors"), held.pop("mask"))
+        heads, names = module.num_attention_heads, unwrap(type(module).forward).__globals__
+        vectors = names["apply_mask_to_padding_states"](inputs.pop("vectors"), inputs.pop("mask"))
         query, key, value = vectors.unflatten(-1, (heads, -1)).transpose(1, 2).chunk(3, -1)
         decay = -module.slope_rate[None, :, :, 0].expand(query.shape[:3])
         linear = LinearMap("lightning attention", "", decay, torch.ones_like(decay))
@@ -204,6 +206,6 @@ def _tap_lightning(stack: ExitStack, module: nn.Module, run: TappedRun, thread: 
         mixed = run.tap.mix(output, query, key, value, linear, site=run.site(module))
         return None if mixed is output else (mixed.transpose(1, 2).flatten(2).to(output),)
 
-    stack.callback(module.register_forward_pre_hook(enter, with_kwargs=True).remove)
-    stack.callback(module.qkv_proj.register_forward_hook(project).remove)
-    stack.callback(module.norm.register_forward_pre_hook(read).remove)
+    stack.callback(module.register_forward_pre_hook(store_mask, with_kwargs=True).remove)
+    stack.callback(module.qkv_proj.register_forward_hook(store_vectors).remove)
+    stack.callback(module.norm.register_forward_pre_hook(replace_output).remove)

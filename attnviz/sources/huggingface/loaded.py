@@ -17,11 +17,11 @@ from attnviz.sources.huggingface.positions import Patching
 CHANGING = frozenset({"dynamic", "longrope"})
 """Kinds of rotary positions whose frequencies depend on the longest text so far."""
 DELTAS = "rope_deltas"
-"""Attribute in which models keep, for the next token, how far a picture moved the positions after it."""
+"""Attribute in which a model stores, for the next token, by how much a picture shifted the positions after it."""
 
 
 class Turns:
-    """Runs of a model: at once or, if a run could change what another reads, one after the other.
+    """Schedule of the runs of a model: in parallel, or one at a time if a run changes attributes that others read.
 
     Each run starts with the model as it was loaded, so its numbers do not depend on the runs before it.
     """
@@ -29,7 +29,7 @@ class Turns:
     def __init__(self, model: nn.Module):
         self._parts, self._lock = [part for part in model.modules() if hasattr(part, DELTAS)], Lock()
         for part in model.modules():
-            kind = getattr(part, "rope_type", None)  # one, or one for each kind of layer
+            kind = getattr(part, "rope_type", None)  # a string, or a dict with one for each kind of layer
             if CHANGING & set(kind.values() if isinstance(kind, dict) else [kind]):
                 self._parts.append(part)
 
@@ -58,10 +58,10 @@ class Trial:
         d_model: width of the hidden states.
         unseen: description of attention that is not shown; None if all is shown.
         layers: layer numbers of the sites, if the layers that are shown are not counted from 0 without a gap.
-        alone: kind of the attention of a model that has only one, if its modules do not say it.
-        calls: modules that compute attention, if `attnviz.capturing` shows and edits it in the model's own code.
-        takes_rules: whether the model passes on the sign for a causal mask of `tapped.rules`, with the same numbers.
-        findings: differences between the model as it was loaded and as it is shown.
+        alone: kind of attention of a model that has only one kind, if its modules do not tell it.
+        calls: name of the module of each site, if attention is captured and edited in the model's own code.
+        takes_rules: whether the model passes the marker of `tapped.rules` to its attention, with the same outputs.
+        findings: differences between the model as it was loaded and as attnviz runs it, a sentence each.
     """
 
     heads: Mapping[Site, int] = field(default_factory=dict)
@@ -75,22 +75,23 @@ class Trial:
 
     @property
     def is_captured(self) -> bool:
+        """Whether the attention is captured in the model's own code, and not computed by attnviz."""
         return bool(self.calls)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelFacts(Facts):
-    """Facts of a loaded model, which stay after its weights were dropped from memory.
+    """Facts of a loaded model, which remain when its weights are dropped from memory.
 
     Attributes:
-        name: title for people.
+        name: display name.
         tokenizer: tokenizer of transformers; None if the model reads no text.
         size: bytes of the weights and buffers.
         provenance: "pretrained", or "from a folder" if its origin is not known.
         pooling: pooling of token vectors to a vector of a sentence.
         processor: processor of pictures or sounds, alone or within a text; None if the model reads none.
-        unread: sentences about weights of its files and inputs of the model that are not used.
-        patching: positions of a picture or a sound; None if the model reads none alone.
+        unread: sentences about weights in the files, and inputs of the model, that are not used.
+        patching: division of a picture or a sound into positions; None if the model reads text.
     """
 
     name: str
@@ -106,6 +107,7 @@ class ModelFacts(Facts):
 
     @property
     def findings(self) -> tuple[str, ...]:
+        """Sentences about unused weights and inputs, and about the first runs."""
         return (*self.unread, *self.trial.findings)
 
     @property
@@ -115,7 +117,7 @@ class ModelFacts(Facts):
 
     @property
     def squares(self) -> int:
-        """Number of (n, n) maps in a run: masks, and weights in the model's own code or T5's biases of positions."""
+        """Number of (n, n) maps that a run holds at once: masks, and captured weights or the position biases of T5."""
         heads, masks = self.trial.heads.values(), 0 if self.trial.takes_rules else 2
         if self.trial.is_captured:
             return masks + 2 * sum(heads)
@@ -128,8 +130,8 @@ class Loaded(ModelFacts):
     """A model that is ready to run; a run never changes it.
 
     Attributes:
-        model: model in evaluation, without gradients.
-        turns: times at which the model may run.
+        model: model in evaluation mode, without gradients.
+        turns: schedule of the runs of the model.
         implementation: attention that the model was loaded with, such as "sdpa".
     """
 
@@ -139,4 +141,5 @@ class Loaded(ModelFacts):
 
     @property
     def facts(self) -> ModelFacts:
+        """The facts alone, without the model and its weights."""
         return ModelFacts(**{field.name: getattr(self, field.name) for field in fields(ModelFacts)})

@@ -24,23 +24,23 @@ from attnviz.sources.huggingface.opening import Unweighted
 UNREAD = ("pooler.",)
 """Weights that may be missing where only vectors of tokens are read."""
 RUN = 0.1
-"""Memory for runs as a share of the model's memory; each run is also checked by itself, see `sources.estimate`."""
+"""Memory for runs as a share of the model's memory; each run is also checked on its own, see `sources.estimate`."""
 SMALLER = "Choose a smaller model"
 SHARE = 0.5
-"""Part of the memory free at the start that models may keep; runs and records need the rest."""
+"""Share of the memory that is free at the start that models may use; runs and records need the rest."""
 
 
 def _size(loaded: Loaded) -> int:
-    """Bytes that a model counts for in the cache; one larger than the cache fills it, so that it is kept alone."""
+    """Size of a model for the cache, in bytes; a model larger than the cache counts as filling it, to be kept alone."""
     return min(loaded.size, _models.most_bytes)
 
 
 _models: BoundedCache[Loaded] = BoundedCache(int(SHARE * free_bytes(devices()[0])), _size)
-"""Models of this process; the least recently used one makes room."""
+"""Models of this process; the least recently used model is evicted first."""
 
 
 def loaded_model(name: str, report: Report = lambda progress: None) -> Loaded:
-    """Return the model with a name from the cache, or load it; a second caller waits for a load that goes on."""
+    """Return the model with a name from the cache, or load it; a second caller waits while it is being loaded."""
 
     def make() -> Loaded:
         with faults.unforeseen(name, "loaded"):
@@ -49,19 +49,19 @@ def loaded_model(name: str, report: Report = lambda progress: None) -> Loaded:
     return _models.get(name, make)
 
 
-def make_room(needs: int, device: torch.device, what: str, how: str, own: int = 0) -> None:
+def make_room(needs: int, device: torch.device, what: str, how: str, own_bytes: int = 0) -> None:
     """Evict other models until a device has enough memory.
 
     Args:
         needs: bytes that are needed.
-        what, how: beginning of the error, such as "5 tokens need", and its way out.
-        own: bytes of the model itself, if it is in the cache.
+        what, how: beginning of the error, such as "5 tokens need", and advice to the user.
+        own_bytes: size of the model that the memory is for, if it is in the cache.
 
     Raises:
         InputError: with both numbers, if there is too little memory even without all other models.
     """
     while needs > (free := free_bytes(device)):
-        if _models.bytes - own < needs - free or not _models.let_go(needs - free):
+        if _models.bytes - own_bytes < needs - free or not _models.let_go(needs - free):
             raise InputError(f"{what} about {size(needs)} of memory, and {size(free)} are free here. {how}.")
 
 
@@ -73,32 +73,32 @@ def load(name: str, report: Report = lambda progress: None) -> Loaded:
         AttnvizError: if its files are missing, damaged, or do not belong together.
         Canceled: if `report` returns False.
     """
-    place = hub.find(name)
+    location = hub.find(name)
 
-    def tell(what: str) -> None:
-        if report(DownloadProgress(what, place.size, place.size)) is False:
-            raise Canceled(f"The load of {faults.name(place.name)} was canceled.")
+    def report_stage(what: str) -> None:
+        if report(DownloadProgress(what, location.size, location.size)) is False:
+            raise Canceled(f"The load of {faults.name(location.name)} was canceled.")
 
-    def read(folder: Path) -> Unweighted:
-        with files.quiet():  # without the lock of builds: a tokenizer may take forever
-            return opening.read(folder, place.name)
+    def read_parts(folder: Path) -> Unweighted:
+        with files.quiet():  # without the lock of builds, as a tokenizer may take very long
+            return opening.read(folder, location.name)
 
-    if place.kind == "download":
-        needs = sum(file.size for file in place.files if file.is_weights)
-        make_room(needs, devices()[-1], f"{faults.name(place.name)} needs", SMALLER)
-        place = hub.fetch(place, report, check=read)
-    if not files.weights(place.folder):
-        raise hub.no_model(place.name, os.listdir(place.folder), place.folder)
-    tell("reading")
-    parts = read(place.folder)
+    if location.kind == "download":
+        needs = sum(file.size for file in location.files if file.is_weights)
+        make_room(needs, devices()[-1], f"{faults.name(location.name)} needs", SMALLER)
+        location = hub.fetch(location, report, check=read_parts)
+    if not files.weights(location.folder):
+        raise hub.no_model(location.name, os.listdir(location.folder), location.folder)
+    report_stage("reading")
+    parts = read_parts(location.folder)
     with files.alone():
-        loaded = _build(place, parts)
-    tell("trying")
+        loaded = _build(location, parts)
+    report_stage("trying")
     return tried(loaded)
 
 
 def tried(loaded: Loaded) -> Loaded:
-    """Add the results of a model's first runs, see `trial` and `senses`."""
+    """Add the results of a model's first runs to its facts, see `trial` and `senses`."""
     if loaded.hears or loaded.tokenizer is None:
         return senses.tried(loaded)
     try:
@@ -109,35 +109,35 @@ def tried(loaded: Loaded) -> Loaded:
         raise
 
 
-def _build(place: hub.ModelLocation, parts: Unweighted) -> Loaded:
+def _build(location: hub.ModelLocation, parts: Unweighted) -> Loaded:
     """Build a model on the fastest device with enough memory; one thread does this at a time."""
-    numbers, saved = files.headers(place.folder, place.name)
+    numbers, saved = files.headers(location.folder, location.name)
     *fast, last = devices()
-    _models.reserve(place.name, min(numbers * _dtype_on(last, saved).itemsize, _models.most_bytes))
+    _models.reserve(location.name, min(numbers * _dtype_on(last, saved).itemsize, _models.most_bytes))
     for device in (*fast, last):
         dtype = _dtype_on(device, saved)
         needs = round(numbers * dtype.itemsize * (1 + RUN))
         if needs <= free_bytes(device):
             break
-    make_room(needs, device, f"{faults.name(place.name)} needs", SMALLER)
+    make_room(needs, device, f"{faults.name(location.name)} needs", SMALLER)
 
     config, dense = parts.config, None
-    if getattr(config, "attention_type", None) == "block_sparse":  # BigBird reads texts up to `dense` by full attention
+    if getattr(config, "attention_type", None) == "block_sparse":  # BigBird: full attention up to `dense` tokens
         config.attention_type, dense = "original_full", (5 + 2 * config.num_random_blocks) * config.block_size
-    model, prefix, unread = _read_weights(parts, place, dtype, numbers)
+    model, prefix, unread = _read_weights(parts, location, dtype, numbers)
     notes = [*parts.notes, *(["4-bit weights, unpacked"] if getattr(config, "quantization_config", None) else [])]
     notes += [f"weights named without their prefix “{prefix}”"] if prefix else []
     return describe(
         model.to(device),
         replace(parts, config=model.config),
         Turns(model),
-        name=place.title,
+        name=location.title,
         implementation=model.get_correct_attn_implementation(None) if model._can_set_attn_implementation() else "eager",
         most=dense,
         unread=unread,
         notes=tuple(notes),
-        commit=place.commit,
-        provenance="from a folder" if place.kind == "folder" else "pretrained",
+        commit=location.commit,
+        provenance="from a folder" if location.kind == "folder" else "pretrained",
     )
 
 
@@ -147,8 +147,8 @@ def describe(
     """State the facts of a model, loaded here or by a user, before its first run.
 
     Args:
-        most: largest number of tokens that attnviz reads with the model; None for no limit but the model's.
-        unread: finding of weights that the model does not read.
+        most: limit on the number of tokens, in addition to the limits of the model; None for no additional limit.
+        unread: finding about weights that the model does not read.
         more: other attributes of `Loaded`.
     """
     table = torch.empty(0)
@@ -191,26 +191,26 @@ def describe(
 
 
 def longest_of(model: nn.Module, tokenizer: Any) -> int | None:
-    """Smallest limit that the configuration, a table of positions and the tokenizer set; None without a limit."""
+    """Smallest limit on the length of a text in configuration, position tables and tokenizer; None without a limit."""
     config = model.config.get_text_config()
     limits = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions")]
     limits.append(getattr(tokenizer, "model_max_length", None))
-    for name, module in model.named_modules():  # RoBERTa's positions begin after the one for padding
+    for name, module in model.named_modules():  # RoBERTa's first position follows that of padding
         if name.endswith("position_embeddings") and isinstance(module, nn.Embedding) and module.padding_idx is not None:
             limits.append(module.num_embeddings - module.padding_idx - 1)
     return min((int(limit) for limit in limits if isinstance(limit, int) and 0 < limit < 10**9), default=None)
 
 
 def _dtype_on(device: torch.device, dtype: torch.dtype) -> torch.dtype:
-    """Dtype of the files, or float32 if the device is slow or wrong with that."""
+    """Dtype for weights on a device: that of the files, or float32 if the device is slow or wrong with it."""
     poor = {"cpu": torch.float16, "mps": torch.float64}
     return torch.float32 if poor.get(device.type) == dtype else dtype
 
 
 def _read_weights(
-    parts: Unweighted, place: hub.ModelLocation, dtype: torch.dtype, numbers: int
+    parts: Unweighted, location: hub.ModelLocation, dtype: torch.dtype, numbers: int
 ) -> tuple[nn.Module, str, tuple[str, ...]]:
-    """Build a model with all its weights, in evaluation, with its eager attention.
+    """Build a model with all its weights, in evaluation mode, with its eager attention.
 
     Args:
         numbers: number of parameters in the files; a much larger model is not built.
@@ -220,9 +220,9 @@ def _read_weights(
     """
     from transformers import Mxfp4Config
 
-    who, packed = faults.name(place.name), getattr(parts.config, "quantization_config", None)
+    who, packed = faults.name(location.name), getattr(parts.config, "quantization_config", None)
     options = {"quantization_config": Mxfp4Config(dequantize=True)} if packed else {}
-    build = partial(files.build, parts.kind, place.folder, parts.config, dtype, numbers, **options)
+    build = partial(files.build, parts.kind, location.folder, parts.config, dtype, numbers, **options)
     try:
         model, info = build()
         if prefix := _prefix(info["unexpected_keys"], info["missing_keys"], model.base_model_prefix):
@@ -242,7 +242,7 @@ def _read_weights(
 
 
 def _prefix(unexpected: set[str], missing: set[str], base: str) -> str:
-    """Prefix in the files, such as "module." of DataParallel, without which most unexpected names are missing ones."""
+    """Prefix such as "module." of DataParallel whose removal turns unexpected names into missing names; "" if none."""
     fits = Counter()
     for name in unexpected:
         for dot in re.finditer(r"\.", name):
@@ -253,7 +253,7 @@ def _prefix(unexpected: set[str], missing: set[str], base: str) -> str:
 
 
 def _unread(model: nn.Module, names: set[str]) -> tuple[str, ...]:
-    """Finding of weights in the files of modules that the model has, such as biases of a model without biases."""
+    """Finding about unread weights for modules of the model, such as biases in files for a model without biases."""
     base = f"{model.base_model_prefix}."
     modules = {name.removeprefix(base) for name, _ in model.named_modules() if name}
     of_modules = sorted(name for name in names if name.removeprefix(base).rpartition(".")[0] in modules)

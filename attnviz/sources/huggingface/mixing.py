@@ -1,7 +1,7 @@
-"""Pictures within a text: the ids that a model's own processor makes, and the place of each token in its picture.
+"""Pictures within a text: the ids that a model's own processor makes, and the box of each token in its picture.
 
 A processor cuts a picture into tiles, or into one grid of patches; the k-th token of a tile is the k-th cell of its
-grid, row by row. The places of tiles are measured on a ramp of colors, see `positions`.
+grid, row by row. The positions of tiles are measured on a ramp of colors, see `positions`.
 """
 
 import math
@@ -25,9 +25,9 @@ from attnviz.sources.huggingface import faults, files, positions, reading, tappe
 from attnviz.sources.huggingface.loaded import Loaded, ModelFacts
 
 TYPES = ("mm_token_type_ids", "token_type_ids")
-"""Inputs that mark tokens of pictures, or of a prompt that is read at once."""
+"""Inputs with a type for each token, which marks pictures, or a prompt that is read in one step."""
 NO_PICTURES = "it reads no pictures"
-"""Beginning of a note with the reason."""
+"""Beginning of a note on why a model reads no pictures."""
 UNREAD = ("input_ids", "attention_mask", "labels", *TYPES)
 """Inputs of a processor that attnviz makes from the tokens of a sentence instead, or that no model reads."""
 PATCHES = "image_grid_thw"
@@ -69,10 +69,11 @@ def without_videos(kind: Any) -> Any:
         return kind
 
     def arguments(cls: Any, *args: Any, **settings: Any) -> list[Any]:
+        """Load the other parts; None stands for each part that is left out."""
         return [*super(derived, cls)._get_arguments_from_pretrained(*args, **settings), *[None] * left_out]
 
-    own = {"get_attributes": lambda cls: parts, "_get_arguments_from_pretrained": arguments}
-    derived = type(kind.__name__, (kind,), {name: classmethod(method) for name, method in own.items()})
+    methods = {"get_attributes": lambda cls: parts, "_get_arguments_from_pretrained": arguments}
+    derived = type(kind.__name__, (kind,), {name: classmethod(method) for name, method in methods.items()})
     return derived
 
 
@@ -83,21 +84,20 @@ def why_none(facts: ModelFacts) -> str:
         has_tower = any(map(tapped.is_sense, facts.config.sub_configs))
         missing = f"{NO_PICTURES}: its folder has no {files.PROCESSOR}" if has_tower else ""
         return note or missing or "it reads text alone"
-    own = f"{NO_PICTURES} here: it computes attention in its own code"
-    return own if facts.trial.is_captured else ""
+    return f"{NO_PICTURES} here: it computes attention in its own code" if facts.trial.is_captured else ""
 
 
 def sentences(facts: ModelFacts, texts: list[str], pictures: Pictures, system: str) -> tuple[Sentence, ...]:
-    """Tokenize texts with pictures: each is a user's turn, or stands after its pictures if no chat template takes them.
+    """Tokenize texts with pictures. Each text is a user's turn; without a chat template, it follows its pictures.
 
-    The ids are those of the processor. A token of a picture has its box in the picture, and stands in the text where
-    the picture stands.
+    The ids are those of the processor. A token of a picture has its box in the picture, and the position in the text at
+    which the picture was inserted.
 
     Args:
         system: the system's turn; "" for none.
 
     Raises:
-        InputError: if a text contains the sign that stands for a picture.
+        InputError: if a text contains the processor's sign for a picture.
     """
     pairs = zip(texts, pictures, strict=True)
     rows = [_sentence(facts, without_surrogates(text), row, system) for text, row in pairs]
@@ -105,25 +105,26 @@ def sentences(facts: ModelFacts, texts: list[str], pictures: Pictures, system: s
 
 
 def inputs(loaded: Loaded, sentences: tuple[Sentence, ...]) -> dict[str, Tensor]:
-    """Inputs of a model for the pictures of sentences, without the ids."""
+    """Make the inputs of a model for the pictures of sentences, without the ids."""
     processor, rows = loaded.processor, [sentence.pictures for sentence in sentences]
     signs = [processor.image_token * len(pictures) for pictures in rows]
-    read = processor(images=_arrays(rows), text=signs, return_tensors="pt", padding=len(rows) > 1)
-    types = {name: _types(read, name, sentences, loaded.config.image_token_id) for name in TYPES if name in read}
-    own = {name: value for name, value in read.items() if name not in UNREAD and isinstance(value, Tensor)}
+    encoded = processor(images=_arrays(rows), text=signs, return_tensors="pt", padding=len(rows) > 1)
+    types = {name: _types(encoded, name, sentences, loaded.config.image_token_id) for name in TYPES if name in encoded}
+    tensors = {name: value for name, value in encoded.items() if name not in UNREAD and isinstance(value, Tensor)}
     return {
         name: value.to(loaded.device, loaded.dtype if value.is_floating_point() else None)
-        for name, value in (own | types).items()
+        for name, value in (tensors | types).items()
     }
 
 
 def _arrays(pictures: list[tuple[Picture, ...]]) -> list[list[Any]]:
+    """Convert the pictures of each text to arrays for a processor."""
     return [[picture.pixels.numpy() for picture in row] for row in pictures]
 
 
-def _types(read: Any, name: str, sentences: tuple[Sentence, ...], image: int) -> Tensor:
-    """Types of tokens as the processor gives them; a token that the model wrote has another type than pictures."""
-    of_id = dict(zip(read["input_ids"].flatten().tolist(), read[name].flatten().tolist(), strict=True))
+def _types(encoded: Any, name: str, sentences: tuple[Sentence, ...], image: int) -> Tensor:
+    """Types of the tokens as the processor gives them; generated tokens get the type that pictures do not have."""
+    of_id = dict(zip(encoded["input_ids"].flatten().tolist(), encoded[name].flatten().tolist(), strict=True))
     rows = [
         [1 - of_id[image] if token.role == ANSWER else of_id.get(token.id, 0) for token in sentence.tokens]
         for sentence in sentences
@@ -132,6 +133,7 @@ def _types(read: Any, name: str, sentences: tuple[Sentence, ...], image: int) ->
 
 
 def _sentence(facts: ModelFacts, text: str, pictures: tuple[Picture, ...], system: str) -> Sentence:
+    """Tokenize one text with its pictures; see `sentences`."""
     processor, image = facts.processor, facts.config.image_token_id
     tokenizer, sign = processor.tokenizer, processor.image_token
     if sign in text:
@@ -139,10 +141,10 @@ def _sentence(facts: ModelFacts, text: str, pictures: tuple[Picture, ...], syste
     prompt, turns = _prompt(facts, text, len(pictures), system)
     added = tokenizer.bos_token is None or not prompt.startswith(tokenizer.bos_token)
     options = {"add_special_tokens": added, "return_text_replacement_offsets": True, "return_tensors": "pt"}
-    read = processor(images=_arrays([pictures]), text=[prompt], **options)
+    encoded = processor(images=_arrays([pictures]), text=[prompt], **options)
     _, (short,), *_ = processor.prepare_inputs_layout(images=_arrays([pictures]), text=[prompt])
-    replaced, ids = read["text_replacement_offsets"][0], read["input_ids"][0].tolist()
-    full, end = "", 0  # the text with all the tokens of its pictures
+    replaced, ids = encoded["text_replacement_offsets"][0], encoded["input_ids"][0].tolist()
+    full, end = "", 0  # the text in which each picture is replaced by all of its tokens
     for part in replaced:
         full += short[end : part["span"][0]] + part["replacement"]
         end = part["span"][1]
@@ -150,31 +152,32 @@ def _sentence(facts: ModelFacts, text: str, pictures: tuple[Picture, ...], syste
     for tokens in (reading.cut(tokenizer, full, added=False), reading.cut(tokenizer, full)):
         if [token.id for token in tokens] == ids:
             break
-    else:  # their places are unknown: tokens are shown by their names
+    else:  # the tokens have unknown positions in the text: they are shown by name
         tokens = tuple(Token(reading.name_of(tokenizer, id), id, len(full), len(full)) for id in ids)
     tokens = tuple(_in_short_text(token, replaced) for token in tokens)
     if turns:
         tokens = reading.with_roles(tokens, short, *turns)
-    image_token, placed = str(tokenizer.convert_ids_to_tokens(image)), []
+    image_token, cells_and_pictures = str(tokenizer.convert_ids_to_tokens(image)), []
     for number, (picture, part) in enumerate(zip(pictures, replaced, strict=True)):
         count = part["replacement"].count(image_token)
-        placed += [(cell, number) for cell in cells(processor, picture.size, count) or [None] * count]
-    tokens, places = list(tokens), iter(placed)
+        cells_and_pictures += [(cell, number) for cell in cells(processor, picture.size, count) or [None] * count]
+    tokens, pairs = list(tokens), iter(cells_and_pictures)
     for i, token in enumerate(tokens):
         if token.id == image:
-            cell, number = next(places)
-            box = cell and cell.box and replace(cell.box, picture=number)  # None in the padding of a picture
+            cell, number = next(pairs)
+            box = cell and cell.box and replace(cell.box, picture=number)  # None in the padding around a picture
             tokens[i] = replace(token, text=cell.text if cell else token.text, special=box is None, box=box)
     return Sentence(short, tuple(tokens), len(tokens), pictures)
 
 
 def _prompt(facts: ModelFacts, text: str, count: int, system: str) -> tuple[str, tuple[Any, Any] | None]:
-    """Text for the processor, and the turns of a chat with the function that renders the first turns."""
+    """Text for the processor; with a chat template also the turns, and the function that renders some of them."""
     processor = facts.processor
     turns = [{"role": "system", "content": system}] if system else []
     turns.append({"role": "user", "content": text})
 
     def render(part: list[dict[str, str]], **options: bool) -> str:
+        """Render the first turns; the last of all turns begins with the pictures."""
         chat = [{"role": turn["role"], "content": [{"type": "text", "text": turn["content"]}]} for turn in part]
         if len(part) == len(turns):
             chat[-1]["content"][:0] = [{"type": "image"}] * count
@@ -182,7 +185,7 @@ def _prompt(facts: ModelFacts, text: str, count: int, system: str) -> tuple[str,
 
     if processor.chat_template:
         prompt = ""
-        with suppress(InputError):  # a template of texts alone
+        with suppress(InputError):  # raised if the template takes only texts
             prompt = render(turns, add_generation_prompt=True)
         if prompt.count(processor.image_token) == count:
             return prompt, (turns, render)
@@ -190,7 +193,7 @@ def _prompt(facts: ModelFacts, text: str, count: int, system: str) -> tuple[str,
 
 
 def _in_short_text(token: Token, replaced: list[dict[str, Any]]) -> Token:
-    """Change the place of a token in the full text to its place in the short text, with one sign for each picture."""
+    """Convert the position of a token from the full text to the short text, which has one sign for each picture."""
     surplus = 0
     for part in replaced:
         (start, end), (new_start, new_end) = part["span"], part["new_span"]
@@ -203,7 +206,7 @@ def _in_short_text(token: Token, replaced: list[dict[str, Any]]) -> Token:
 
 @lru_cache(maxsize=32)
 def cells(processor: Any, size: tuple[int, int], count: int) -> tuple[Token, ...] | None:
-    """Names and boxes of the tokens of a picture; None if they cannot be placed.
+    """Tokens of a picture with their names and boxes; None if their boxes are unknown.
 
     Args:
         size: height and width of the picture.
@@ -211,10 +214,11 @@ def cells(processor: Any, size: tuple[int, int], count: int) -> tuple[Token, ...
     """
 
     def process(pixels: Tensor) -> dict[str, Tensor]:
+        """Inputs of the model for a text that consists of one picture."""
         return processor(images=[[pixels.numpy()]], text=[processor.image_token], return_tensors="pt")
 
     sample = process(torch.zeros(*size, 3, dtype=torch.uint8))
-    if PATCHES in sample:  # square groups of patches are tokens
+    if PATCHES in sample:  # each token is a square group of patches
         rows, columns = sample[PATCHES][0, 1:].tolist()
         side = math.isqrt(rows * columns // count)
         if side * side * count != rows * columns or rows % side or columns % side:
@@ -223,7 +227,7 @@ def cells(processor: Any, size: tuple[int, int], count: int) -> tuple[Token, ...
     if sample["pixel_values"].dim() < 4:
         return None
     tiles = positions.planes(lambda pixels: process(pixels)["pixel_values"].flatten(0, -4).float(), size)
-    if "image_sizes" in sample and len(tiles) > 1:  # models that cut padding off and end each row with a token
+    if "image_sizes" in sample and len(tiles) > 1:  # the model cuts padding off, and ends each row with a token
         return None
     if not all(math.isfinite(number) for tile in tiles for number in (*tile.across, *tile.down)):
         return None

@@ -1,7 +1,7 @@
 """Sources of transformers: by a name or a folder, or from a model that a user loaded.
 
-A user's model may be quantized, with adapters, on several devices or of remote code. It is the user's own object:
-during a run it is in evaluation and its attention is attnviz's, and afterwards it is as it was.
+A user's model may be quantized, have adapters, be on several devices or come from remote code. It is the user's own
+object: a run sets evaluation mode and attnviz's attention, and restores the state of the model afterwards.
 """
 
 from collections.abc import Iterator
@@ -26,10 +26,10 @@ EAGER = "eager"
 
 
 def by_name(name: str, report: Report = lambda progress: None, **settings: object) -> Pretrained:
-    """Source of a model by its name or folder, which reads text, pictures or sounds.
+    """Load a model by its name or folder, and make its source; the model reads text, pictures or sounds.
 
     Raises:
-        AttnvizError: one sentence that says why it cannot be loaded; `Canceled` if `report` gave False.
+        AttnvizError: if the model cannot be loaded, with the reason; `Canceled` if `report` returned False.
     """
     loaded = loading.loaded_model(name, report)
     if not (loaded.hears or loaded.tokenizer is None):
@@ -40,10 +40,10 @@ def by_name(name: str, report: Report = lambda progress: None, **settings: objec
 
 
 class Borrowed(Turns):
-    """Runs of a user's own model, one after the other; between runs it is as the user has it.
+    """Schedule of the runs of a user's own model, one at a time; after each run, its state is restored.
 
     Attributes:
-        is_tapped: whether the model has attnviz's attention during a run.
+        is_tapped: whether a run sets attnviz's attention.
     """
 
     def __init__(self, model: nn.Module, whole: nn.Module, adapters: bool):
@@ -53,8 +53,8 @@ class Borrowed(Turns):
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        without = nullcontext() if self._adapters else self._whole.disable_adapter()
-        with self._lock, super().turn(), without, in_evaluation(self._model):
+        adapters_off = nullcontext() if self._adapters else self._whole.disable_adapter()
+        with self._lock, super().turn(), adapters_off, in_evaluation(self._model):
             before = self._model.config._attn_implementation
             try:
                 if self.is_tapped:
@@ -66,17 +66,17 @@ class Borrowed(Turns):
 
 
 def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: bool = True) -> HuggingFace | SenseModel:
-    """Source of a loaded model of transformers, with its tokenizer; the model runs as it is.
+    """Make the source of a model of transformers that a user loaded, with its tokenizer.
 
     Args:
-        tokenizer: or the processor of a model of texts and pictures, or the image processor of a vision model.
-        title: title for people; by default its own name, or its class.
+        tokenizer: tokenizer, processor of texts and pictures, or image processor of a vision model.
+        title: display name; by default the name of the model, or its class.
         adapters: whether a model of PEFT runs with its adapters.
 
     Raises:
-        InputError: if it is no such model, there is no tokenizer, it does not read text, or the object around the model
-            gives other logits, as with prompt tuning.
-        AttnvizError: if it cannot be run, or gives no attention.
+        InputError: if it is no model of transformers, has no tokenizer, does not read text, or is wrapped in an object
+            that changes its logits, as with prompt tuning.
+        AttnvizError: if the model cannot be run, or no attention is captured.
     """
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
@@ -92,15 +92,16 @@ def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: boo
         raise InputError(f"{what}: {why}. attnviz.capture(model) shows a run of it.")
     processor = tokenizer if isinstance(tokenizer, ProcessorMixin) else None
     tokenizer = getattr(processor, "tokenizer", tokenizer)
-    sees = inner.main_input_name == "pixel_values" and "pixel_values" in getattr(tokenizer, "model_input_names", ())
-    if not sees and not isinstance(tokenizer, PreTrainedTokenizerBase):
+    input_names = getattr(tokenizer, "model_input_names", ())
+    is_vision = inner.main_input_name == "pixel_values" and "pixel_values" in input_names
+    if not is_vision and not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise InputError(f"{quoted(tokenizer)} is no tokenizer of transformers; give attnviz.load(model, tokenizer).")
     config, turns = copy(inner.config), Borrowed(inner, model, adapters)
     config.architectures = [type(inner).__name__]
-    if not sees:
+    if not is_vision:
         parts = Unweighted(config, opening.task_of(inner, config), type(inner), tokenizer, processor)
-    elif of_sense := opening.sense_class(config):
-        parts = Unweighted(config, of_sense[1], type(inner), processor=tokenizer)
+    elif sense_parts := opening.sense_class(config):
+        parts = Unweighted(config, sense_parts[1], type(inner), processor=tokenizer)
     else:
         raise opening.not_of_text(type(inner).__name__)
     name = (title or getattr(model.config, "name_or_path", "") or type(inner).__name__).rstrip("/").split("/")[-1]
@@ -116,7 +117,7 @@ def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: boo
     )
     with turns.turn(), faults.unforeseen(name):
         loaded = loading.tried(loaded)
-    if sees:
+    if is_vision:
         return SenseModel(name, borrowed=loaded)
     turns.is_tapped = not loaded.trial.is_captured
     return HuggingFace(name, borrowed=loaded)

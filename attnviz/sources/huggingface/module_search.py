@@ -1,8 +1,8 @@
 """Search for the modules of a model that write into its residual stream.
 
-No family is known here by its name. A probe run keeps the input and output of every module, and each part is the module
-with the expected numbers: W^O reads the outputs of the heads, columns of W^Q give the queries, and a feed-forward layer
-gives what a layer adds besides its attention.
+No model family is looked up by its name. A probe run stores the input and output of every module, and each part is
+recognized by its numbers: W^O reads the outputs of the heads, the output of W^Q contains the queries, and the output of
+a feed-forward network is what a layer adds to the stream besides its attention.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,14 +33,14 @@ from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import watching
 
 NAMES = {"w_q": "queries", "w_k": "keys", "w_v": "values"}
-LONGEST_HEAD = 6
-"""Most modules between the last states and the logits: BERT has a layer, an activation and a norm there."""
+LONGEST_CHAIN = 6
+"""Maximum number of modules between the last states and the logits; BERT has a layer, an activation and a norm."""
 PROBES, LENGTH = 16, 5
-"""Texts of the probe run and tokens of each; few models have 5 heads, so axes are told apart by their sizes."""
+"""Number of texts in the probe run, and of tokens in each; few models have 5 heads, so the sizes identify the axes."""
 
 
 class Unproven(InputError):
-    """A model is not known to be a sum of parts."""
+    """Error for a model whose residual stream is not proven to be a sum of parts."""
 
 
 class ModuleCall(NamedTuple):
@@ -58,8 +58,8 @@ class Projected(NamedTuple):
         linear: map from the normalized stream to the vectors of all heads.
         module: module that computes it.
         vectors: result before rotary positions, (B, n, H · d).
-        before: norm whose output it reads; None if there is none.
-        read: input of that norm; without one, input of the projection.
+        before: norm in front of the projection; None if there is none.
+        read: input of this norm, or of the projection if there is no norm.
         normalized: whether a norm follows the projection.
     """
 
@@ -76,8 +76,8 @@ class StreamModules(NamedTuple):
 
     Attributes:
         words: module whose output, times `factor`, is the embedding of tokens.
-        adds_positions: whether vectors of positions are added to it.
-        last: module whose input is the end of the stream: the last norm.
+        adds_positions: whether vectors of positions are added to this embedding.
+        last: last norm, whose input is the end of the stream.
         feed_forward: module of each layer that has one, and the factor of its output.
     """
 
@@ -93,37 +93,38 @@ class Search:
     """A probe run of a model, and the search for its parts.
 
     Attributes:
-        calls: calls of every module, in the order in which they ended.
-        states: residual stream before each layer, (B, n, d_model) each, and its end.
+        calls: calls of all modules, in the order in which they ended.
+        states: hidden states of the model, (B, n, d_model): the stream before each layer, and the final states.
     """
 
     def __init__(self, loaded: Loaded):
         self.loaded, self.within, self.config = loaded, bound(loaded), loaded.config.get_text_config()
         self.names = {module: name for name, module in loaded.model.named_modules()}
-        count, end = loaded.vocabulary, getattr(loaded.config, "eos_token_id", None)
+        count, end_id = loaded.vocabulary, getattr(loaded.config, "eos_token_id", None)
         ids = [[(7 + 11 * j + i * count // (PROBES + 3 * j)) % count for j in range(LENGTH)] for i in range(PROBES)]
-        pad = getattr(loaded.config, "pad_token_id", None)  # some count positions without padding, or look for the end
+        # no padding, as some models count no positions for it; an end token, as others read only its vector
+        pad = getattr(loaded.config, "pad_token_id", None)
         ids = [[(id + 1) % count if id == pad else id for id in row] for row in ids]
-        if isinstance(end, int) and 0 <= end < count:
-            ids = [[*row[:-1], end] for row in ids]
+        if isinstance(end_id, int) and 0 <= end_id < count:
+            ids = [[*row[:-1], end_id] for row in ids]
         sentences = tuple(Sentence("", tuple(Token("", id, 0, 0) for id in row), LENGTH) for row in ids)
-        read = running.inputs(sentences, loaded)
+        model_inputs = running.inputs(sentences, loaded)
         self.has_encoder = bool(getattr(loaded.config, "is_encoder_decoder", False))
         if self.has_encoder:
-            read["decoder_input_ids"] = read["input_ids"].flip(0)
+            model_inputs["decoder_input_ids"] = model_inputs["input_ids"].flip(0)
         with calls_of([*loaded.model.modules()]) as self.calls:
-            returned, self.steps = running.run_model(loaded, Edits(), read, (LENGTH,) * PROBES)
+            returned, self.steps = running.run_model(loaded, Edits(), model_inputs, (LENGTH,) * PROBES)
         self.states = [floats(state) for state in states_of(returned)]
         self.logits = None if getattr(returned, "logits", None) is None else floats(returned.logits)
 
     def call(self, site: Site) -> tuple[Projections, dict[str, Projected], bool] | None:
-        """Projections around a call, and whether positions are added to tokens; None if not all are known."""
+        """Projections around an attention call, and whether positions are added to tokens; None if some are unknown."""
         step, adds_positions = next(step for step in self.steps if step.site == site), False
         try:
             projections, parts, _ = self._call(step, all_projections=True)
-        except InputError:  # its heads are not joined by one matrix
+        except InputError:  # no single matrix reads the outputs of the heads
             return None
-        with suppress(InputError):  # its tokens come from no table
+        with suppress(InputError):  # the tokens do not come from a table of vectors
             adds_positions = self._embedding()[2] is not None
         return (projections, parts, adds_positions) if parts.keys() == NAMES.keys() else None
 
@@ -140,12 +141,12 @@ class Search:
         calls = {step.site: self._call(step, all_projections=all_projections) for step in steps}
         sites, feed_forward = {site: projections for site, (projections, _, _) in calls.items()}, {}
         for layer in range(len(states) - 1):
-            here = [site for site in sites if site.layer == layer]
-            written = [calls[site][2] for site in here]
+            layer_sites = [site for site in sites if site.layer == layer]
+            written = [calls[site][2] for site in layer_sites]
             module, factor = self._addition(states[layer + 1] - states[layer], written, layer)
             if module is not None:
                 feed_forward[layer] = module, factor
-            sites |= {site: replace(sites[site], factor=factor) for site in here}
+            sites |= {site: replace(sites[site], factor=factor) for site in layer_sites}
         if beyond := [site for site in sites if site.layer >= len(states) - 1]:
             raise refusal(self.loaded, f"{beyond[0]} is beyond the layers whose states it returns")
         if all_projections:
@@ -157,7 +158,7 @@ class Search:
         return StreamModules(weights, words, factor, positions is not None, last.module, feed_forward)
 
     def _check_read(self, site: Site, parts: Mapping[str, Projected]) -> None:
-        """Refuse projections that read other vectors than those that enter their layer, though they may be as wide."""
+        """Raise InputError if a projection does not read the vectors that enter its layer, as in latent attention."""
         entered = self.states[site.layer]
         for name, part in parts.items():
             same = part.read.numel() == entered.numel() and self._is_close(part.read.reshape(entered.shape), entered)
@@ -167,9 +168,9 @@ class Search:
                 raise InputError(f"{who} has no circuits here: {what}, as in latent attention.")
 
     def lens(self) -> tuple[Readout, tuple[nn.Module, ...]]:
-        """How words are read from a hidden state, head(norm(state)), and the modules that come first.
+        """Readout from a hidden state to words, unembedding(norm(state)), and the modules to apply before it.
 
-        States of a post-norm model are normalized by their layers: its head alone reads them.
+        The layers of a post-norm model normalize its states, so its readout has no norm.
         """
         end = self.states[-1]
         if any(state.shape != end.shape for state in self.states):
@@ -179,23 +180,24 @@ class Search:
             if any(self._is_close(part, end) for part in norm[1:]) and not self._is_in_layer(norm.module):
                 return readout, ()
         readout, unembedding = self._unembedding()
-        head, wanted = [], unembedding.output
-        while not self._is_close(wanted, end):
-            call = next((call for call in reversed(self.calls) if self._gives(call, wanted, end)), None)
-            if call is None or len(head) > LONGEST_HEAD:
+        modules, vectors = [], unembedding.output
+        while not self._is_close(vectors, end):
+            call = next((call for call in reversed(self.calls) if self._gives(call, vectors, end)), None)
+            if call is None or len(modules) > LONGEST_CHAIN:
                 raise refusal(self.loaded, "its logits do not come from its last states through a chain of modules")
-            head.insert(0, call.module)
-            wanted = call.input
+            modules.insert(0, call.module)
+            vectors = call.input
         for call in reversed(self.calls):
             if self._gives(call, end, end) and not self._is_in_layer(call.module) and self._norm(call):
-                return readout, (call.module, *head)
-        return readout, tuple(head)
+                return readout, (call.module, *modules)
+        return readout, tuple(modules)
 
     def _is_in_layer(self, module: nn.Module) -> bool:
+        """Whether a module belongs to a numbered layer."""
         return any(part.isdecimal() for part in self.names[module].split("."))
 
     def _gives(self, call: ModuleCall, wanted: Tensor, like: Tensor) -> bool:
-        """Whether a module makes the wanted vectors from others, one for each token."""
+        """Whether a call turns other vectors, one for each token like `like`, into the wanted vectors."""
         if call.input is None or call.input.shape[:-1] != like.shape[:-1]:
             return False
         return self._is_close(call.output, wanted) and not self._is_close(call.input, wanted)
@@ -219,7 +221,7 @@ class Search:
         return Readout(None, linear, factor, softcap), call
 
     def _readout(self) -> tuple[Readout, ModuleCall]:
-        """Readout of the logits from the end of the stream, and the call of the norm that it begins with."""
+        """Readout of the logits from the end of the stream, and the call of its norm."""
         readout, call = self._unembedding()
         for norm_call in reversed(self.calls):
             scale = None if norm_call.input is None else ratio(call.input, norm_call.output)
@@ -232,13 +234,13 @@ class Search:
         raise refusal(self.loaded, "its logits do not come from a plain norm of the output of its layers")
 
     def _call(self, step: Step, *, all_projections: bool) -> tuple[Projections, dict[str, Projected], Tensor]:
-        """Weights around a call, the projections by their names, and what W^O and a norm after it give.
+        """Weights around an attention call, its projections by name, and the vectors that the call adds to the stream.
 
-        Without `all_projections`, the weights are W^O and the part of the values that no token changes.
+        Without `all_projections`, the weights are only W^O and the constant part of the values.
         """
         call, w_o = self._w_o(step)
         written, after = call.output, None
-        for other in self.calls:  # a norm may follow W^O
+        for other in self.calls:  # find a norm after W^O
             reads = other.input is not None and self._is_close(other.input, call.output)
             if reads and not self._is_close(other.output, call.output) and (after := self._norm(other)):
                 written = other.output
@@ -261,7 +263,7 @@ class Search:
         return projections, parts, written
 
     def _w_o(self, step: Step) -> tuple[ModuleCall, Linear]:
-        """The projection that reads the outputs of all heads side by side."""
+        """Find W^O, the projection that reads the concatenated outputs of all heads."""
         outputs, width = step.outputs(), self.states[0].shape[-1]
         for call in reversed(self.calls):
             if call.input is None or call.output.shape[-1] != width or call.input.numel() != outputs.numel():
@@ -274,9 +276,9 @@ class Search:
         raise refusal(self.loaded, f"the outputs of the heads of {step.site} do not go through one matrix")
 
     def _parts(self, w_o: nn.Module, vectors: Mapping[str, Tensor]) -> dict[str, Projected]:
-        """Projections to queries, keys and values, by their names; those that are not known are left out."""
+        """Find the projections to queries, keys and values, by name; unknown projections are left out."""
         parent, parts = self.names[w_o], {}
-        for _ in range(2):  # siblings of W^O, or of the part that it is in
+        for _ in range(2):  # search the siblings of W^O, then the siblings of the module that contains it
             parent = parent.rpartition(".")[0]
             inside = [c for c in self.calls if c.input is not None and self.names[c.module].startswith(f"{parent}.")]
             for name in [name for name in vectors if name not in parts]:
@@ -285,26 +287,26 @@ class Search:
         return {name: parts[name] for name in vectors if name in parts}
 
     def _projection(self, wanted: Tensor, calls: list[ModuleCall]) -> Projected | None:
-        """The layer that gave (B, H · d) vectors at position 0, where rotary positions turn nothing."""
+        """Find the projection that gives (B, H · d) vectors at position 0, where rotary positions change nothing."""
         for call in calls:
-            if (picked := self._columns(call.output, wanted)) is None:
+            if (match := self._columns(call.output, wanted)) is None:
                 continue
-            vectors, linear, layer = _by_position(call.output)[..., picked[0]] * picked[1], self._linear(call), call
+            vectors, linear, layer = _by_position(call.output)[..., match[0]] * match[1], self._linear(call), call
             is_norm = linear is None and self._norm(call) is not None
-            if is_norm:  # of each head, or of all
-                inputs = _by_position(call.input)[:, 0][:, picked[0]]
+            if is_norm:  # a norm of each head, or of all heads, after the projection
+                inputs = _by_position(call.input)[:, 0][:, match[0]]
                 for layer in (other for other in calls if other is not call):
-                    picked = self._columns(layer.output, inputs)
-                    if picked is not None and (linear := self._linear(layer)):
+                    match = self._columns(layer.output, inputs)
+                    if match is not None and (linear := self._linear(layer)):
                         break
             if linear is None:
                 continue
-            columns, factor = picked
+            columns, factor = match
             bias = None if linear.bias is None else linear.bias[columns] * factor
             before, read = None, layer.input
-            for norm_call in reversed(self.calls):  # a norm of normalized vectors gives them again
-                gives = norm_call.input is not None and self._is_close(norm_call.output, layer.input)
-                if gives and (before := self._norm(norm_call)):
+            for norm_call in reversed(self.calls):  # a norm leaves vectors that are already normalized unchanged
+                feeds_layer = norm_call.input is not None and self._is_close(norm_call.output, layer.input)
+                if feeds_layer and (before := self._norm(norm_call)):
                     read = norm_call.input
                     break
             linear = Linear(linear.weight[columns] * factor, bias)
@@ -312,7 +314,7 @@ class Search:
         return None
 
     def _columns(self, output: Tensor, wanted: Tensor) -> tuple[Tensor, float] | None:
-        """Columns of a module's output that are the (B, k) wanted ones at position 0, and their factor; else None."""
+        """Find the columns of an output that are the wanted ones, (B, k), at position 0, and their factor; or None."""
         outputs = _by_position(output)
         for factor in () if outputs is None else (1.0, self.steps[0].query.shape[-1] ** -0.5):
             near = torch.cdist(wanted.mT, outputs[:, 0].mT * factor, p=torch.inf).min(-1)
@@ -321,7 +323,7 @@ class Search:
         return None
 
     def _addition(self, whole: Tensor, written: list[Tensor], layer: int) -> tuple[nn.Module | None, float]:
-        """Module that gives a layer's addition besides its attention, and the factor of both."""
+        """Find a module, or None, and a factor with `whole` = factor · (sum of `written` + output of the module)."""
         for factor in dict.fromkeys((1.0, float(getattr(self.config, "residual_multiplier", None) or 1.0))):
             rest = whole - factor * sum(written)
             if written and self._is_close(rest, torch.zeros_like(rest), whole):
@@ -335,9 +337,9 @@ class Search:
         raise refusal(self.loaded, f"{what}, or normalizes their sum, as in a post-norm model" if written else what)
 
     def _embedding(self) -> tuple[nn.Module, float, Tensor | None, Tensor | None]:
-        """The module of tokens, its factor, the vectors added for positions, (n, d_model), and the table of tokens.
+        """Find the embedding of tokens, its factor, the vectors added for positions, (n, d_model), and its table.
 
-        States of two texts differ only by their tokens, so the rest comes from positions.
+        First states of two texts differ only by the embeddings of tokens, so the rest comes from positions.
         """
         owner = self.loaded.model.get_decoder() if self.has_encoder else self.loaded.model
         module, first = owner.get_input_embeddings(), self.states[0]
@@ -356,7 +358,7 @@ class Search:
         return module, factor, None if is_zero else positions, None if scale is None else weight
 
     def _position_table(self, rows: Tensor) -> Tensor | None:
-        """Learned vectors of positions from 0 on; None if no table has the rows of the first positions."""
+        """Find the table that starts with the vectors of the first positions; None if there is no such table."""
         for module in self.names:
             weight = getattr(module, "weight", None)
             if isinstance(weight, Tensor) and weight.dim() == 2 and weight.shape[1] == rows.shape[1]:
@@ -366,7 +368,7 @@ class Search:
         return None
 
     def _linear(self, call: ModuleCall) -> Linear | None:
-        """A module as x W + b, by its outputs for unit vectors, however it keeps its numbers; None if not linear."""
+        """Measure x W + b from a module's outputs for unit vectors, also for packed weights; None if not linear."""
         width, module = call.input.shape[-1], call.module
         types = (parameter.dtype for parameter in module.parameters())
         dtype = next((t for t in types if t.is_floating_point and t.itemsize > 1), self.loaded.dtype)
@@ -375,7 +377,7 @@ class Search:
             with self.loaded.turns.turn():
                 bias = floats(module(torch.zeros(1, 1, width, **kind)))[0, 0]
                 weight = (floats(module(torch.eye(width, **kind).unsqueeze(0)))[0] - bias).mT
-        except Exception as error:  # it is called in another way, so it is not a plain layer
+        except Exception as error:  # the module takes other arguments, so it is not a plain layer
             if faults.of_memory(error):
                 raise
             return None
@@ -384,7 +386,7 @@ class Search:
         return linear if is_linear else None
 
     def _norm(self, call: ModuleCall) -> Norm | None:
-        """A module as a layer norm or a root-mean-square norm; None if it is neither."""
+        """Recognize a module as a layer norm or a root-mean-square norm; None if it is neither."""
         module = call.module
         if next(module.children(), None) is not None or call.input.shape != call.output.shape:
             return None
@@ -402,21 +404,23 @@ class Search:
         return None
 
     def _is_close(self, a: Tensor, b: Tensor, scale: Tensor | None = None) -> bool:
-        """Whether two tensors have one shape and differ by rounding, for the largest number of `scale` or `b`."""
+        """Whether tensors have one shape and differ by rounding, relative to the largest number of `scale`, or of b."""
         most = float((b if scale is None else scale).abs().max())
         return a.shape == b.shape and float((a - b).abs().max()) <= self.within * max(most, 1e-3)
 
 
 def refusal(loaded: Loaded, why: str) -> Unproven:
+    """Make the error for a model that is not taken apart, with the reason."""
     return Unproven(f"{loaded.name} ({loaded.made_of}) is not taken apart into what each head adds: {why}.")
 
 
 @contextmanager
 def calls_of(modules: list[nn.Module]) -> Iterator[list[ModuleCall]]:
-    """Keep copies of the inputs and outputs of modules, in this thread alone: others may run the same model."""
+    """Context manager that copies the inputs and outputs of modules, in this thread alone: others may run the model."""
     calls = []
 
     def keep(module: nn.Module, inputs: tuple, output: Any) -> None:
+        """Copy the first input and the output of a call."""
         output = output[0] if isinstance(output, tuple | list) and output else output
         if isinstance(output, Tensor) and output.is_floating_point():
             first = next((value for value in inputs if isinstance(value, Tensor)), None)
@@ -428,36 +432,37 @@ def calls_of(modules: list[nn.Module]) -> Iterator[list[ModuleCall]]:
 
 
 def _by_position(tensor: Tensor) -> Tensor | None:
-    """(B, n, ...) or (B, H, n, ...) as (B, n, m); None for another shape."""
+    """Reshape (B, n, ...) or (B, H, n, ...) to (B, n, m); None for another shape."""
     if tensor.dim() not in (3, 4) or tensor.shape[0] != PROBES or LENGTH not in tensor.shape[1:-1]:
         return None
     return (tensor if tensor.shape[1] == LENGTH else tensor.transpose(1, 2)).flatten(2)
 
 
 def _join_heads(tensor: Tensor) -> Tensor:
-    """(B, H, n, d) -> (B, n, H · d)."""
+    """Concatenate heads, (B, H, n, d) -> (B, n, H · d), as float32."""
     return floats(tensor).transpose(1, 2).flatten(2)
 
 
 def states_of(returned: Any) -> tuple[Tensor, ...]:
-    """The residual stream before each layer, and what the model makes of its end."""
+    """Hidden states that a model returned: the residual stream before each layer, and the final states."""
     states = getattr(returned, "decoder_hidden_states", None) or returned.hidden_states
     if not states:
-        raise AttnvizError("The model tells no hidden states.")
+        raise AttnvizError("The model returns no hidden states.")
     return states
 
 
 def floats(tensor: Tensor) -> Tensor:
+    """Convert a tensor to float32 on the CPU, without gradients."""
     return tensor.detach().float().cpu()
 
 
 def bound(loaded: Loaded) -> float:
-    """Largest difference that is rounding, for the largest number."""
+    """Largest difference that counts as rounding, as a share of the largest number."""
     return max(CLOSE, 4 * torch.finfo(loaded.dtype).eps)
 
 
 def ratio(a: Tensor, b: Tensor) -> float | None:
-    """Factor by which b comes nearest to a; 1 if the difference to 1 is rounding; None for two shapes or b = 0."""
+    """Factor with which b is closest to a, or 1 if it nearly is 1; None for different shapes or b = 0."""
     if a.shape != b.shape or not bool(b.any()):
         return None
     ratio = float((a.double() * b.double()).sum() / b.double().square().sum())

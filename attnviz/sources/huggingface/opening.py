@@ -28,7 +28,7 @@ MORE_INPUTS = {
     "markuplm": "the place of each token in its web page (xpath_tags_seq)",
     "tapas": "the column, the row and the rank of each token in its table (token_type_ids)",
 }
-"""Inputs of some kinds of models in addition to the text; if missing, all tokens get the same default value."""
+"""Inputs in addition to the text, by type of model; attnviz leaves them out, so all tokens get the same default."""
 PACKED = {"quant_method": "mxfp4"}
 """Quantization of GPT-OSS: weights of 4 bits that are unpacked when they are loaded."""
 SAFE = {"local_files_only": True, "trust_remote_code": False}
@@ -70,8 +70,8 @@ def read(folder: Path, name: str) -> Unweighted:
     import transformers
 
     config, pooling = configuration(folder, name), embedding.of_folder(folder)
-    if of_sense := sense_class(config):
-        *facts, sense = of_sense
+    if sense_parts := sense_class(config):
+        *facts, sense = sense_parts
         tokenizer = _tokenizer(folder, name) if facts[1] == "write" else None
         return Unweighted(*facts, tokenizer, _processor(folder, name, sense))
     task, auto = _task(config, pooling.named)
@@ -220,7 +220,7 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
     if config.is_encoder_decoder and is_plain:
         return "write", transformers.AutoModelForSeq2SeqLM
     is_masked = kind in names.MODEL_FOR_MASKED_LM_MAPPING_NAMES and kind not in ("electra", "funnel")
-    if is_masked and name.endswith("ForPreTraining"):  # those two were trained to detect replaced tokens
+    if is_masked and name.endswith("ForPreTraining"):  # ELECTRA and Funnel were trained to detect replaced tokens
         return "fill", transformers.AutoModelForMaskedLM
     return "vectors" if is_plain or not name else "states", transformers.AutoModel
 
@@ -248,13 +248,15 @@ def _tokenizer(folder: Path, name: str) -> Any:
     """Load the tokenizer of a folder with transformers, and try it on a text.
 
     Raises:
-        InputError: if there is none that can be used. Transformers makes an empty vocabulary of missing files.
+        InputError: if no tokenizer can be used. From missing files, transformers makes one with an empty vocabulary.
     """
     import transformers
 
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **SAFE)
-        words = len(tokenizer) - len(set(tokenizer.all_special_ids))  # T5's has a blank, too, without its files
+        words = len(tokenizer) - len(
+            set(tokenizer.all_special_ids)
+        )  # without its files, T5's tokenizer still has a blank
         problem = "" if words > 2 and tokenizer("A test.")["input_ids"] else "its vocabulary is empty."
     except BaseException as error:
         if not faults.is_failure(error):

@@ -1,8 +1,8 @@
-"""Positions of a model in the picture or the sound that it is given, as boxes.
+"""Boxes of a model's positions in the picture or the sound that it reads.
 
-Convolutions cut the numbers that a model is given into maps of cells; the positions are the cells, row by row. The
-places of pixels are measured on a ramp of colors: every processor resizes, crops, pads and cuts in its own way, and
-attnviz repeats none of it.
+Convolutions divide the input numbers of a model into maps of cells; the positions are the cells, row by row. Processors
+resize, crop, pad and cut in many ways, which attnviz does not repeat: it measures on a ramp of colors where each pixel
+of the input lies in the picture.
 """
 
 import math
@@ -33,11 +33,11 @@ DIGITS = 3
 
 @dataclass(frozen=True)
 class Plane:
-    """Rows and columns of numbers that a model is given, with their places in the picture or spectrogram.
+    """Rows and columns of the input numbers of a model, with their positions in the picture or spectrogram.
 
     Attributes:
         height, width: sizes in pixels; for a sound, bands of frequencies and frames or samples.
-        across, down: slope and offset: the left edge of column c stands at slope · c + offset of the picture's width.
+        across, down: scale and offset: the left edge of column c lies at scale · c + offset of the picture's width.
         digits: digits of the edges of boxes.
     """
 
@@ -48,18 +48,18 @@ class Plane:
     digits: int = DIGITS
 
     def box(self, left: float, top: float, right: float, bottom: float, picture: int = 0) -> Box | None:
-        """Place of a rectangle of pixels; None if it lies outside of the picture, in the padding."""
-        (slope, offset), (fall, begin) = self.across, self.down
-        x, x2 = sorted((slope * left + offset, slope * right + offset))
-        y, y2 = sorted((fall * top + begin, fall * bottom + begin))
+        """Convert a rectangle in pixels to a box in fractions of the picture; None if it lies in the padding."""
+        (scale_x, offset_x), (scale_y, offset_y) = self.across, self.down
+        x, x2 = sorted((scale_x * left + offset_x, scale_x * right + offset_x))
+        y, y2 = sorted((scale_y * top + offset_y, scale_y * bottom + offset_y))
         x, x2, y, y2 = (round(min(max(edge, 0.0), 1.0), self.digits) for edge in (x, x2, y, y2))
         return Box(x, y, x2, y2, picture) if x2 - x > 1e-9 and y2 - y > 1e-9 else None
 
 
 def planes(process: Callable[[Tensor], Tensor], size: tuple[int, int]) -> list[Plane]:
-    """Planes of the tiles that a processor makes of a picture; most processors make one.
+    """Measure the planes of the tiles that a processor cuts a picture into; most processors make one tile.
 
-    A ramp of 256 colors is processed; noise along the other side keeps the mean of a row free of rounding.
+    A ramp of 256 colors is processed; noise along the other side averages out the rounding of the colors.
 
     Args:
         process: function from (height, width, 3), uint8, to (tiles, 3, height, width) floats.
@@ -76,7 +76,7 @@ def planes(process: Callable[[Tensor], Tensor], size: tuple[int, int]) -> list[P
 
 
 def _plane(shares: Tensor, is_real: Tensor, size: tuple[int, int]) -> Plane:
-    """Plane of one tile.
+    """Measure the plane of one tile by fitting a line to the colors of each axis.
 
     Args:
         shares: colors of the processed ramp in parts of white, (3, height, width).
@@ -84,8 +84,8 @@ def _plane(shares: Tensor, is_real: Tensor, size: tuple[int, int]) -> Plane:
     """
     lines = []
     for channel, pixels in ((0, size[1]), (1, size[0])):
-        real, total = is_real[channel], shares[channel].where(is_real[channel], 0).sum(channel)
-        counts = real.sum(channel)
+        is_inside, total = is_real[channel], shares[channel].where(is_real[channel], 0).sum(channel)
+        counts = is_inside.sum(channel)
         places = counts.nonzero()[:, 0]
         margin = math.ceil(len(places) * EDGE)
         inner = places[margin : len(places) - margin] if len(places) > 4 * margin + 4 else places
@@ -115,7 +115,7 @@ class CellAxis(NamedTuple):
     step: float
 
     def convolved(self, layer: Convolution) -> Self:
-        """Cells that a convolution makes of these cells; each stands at the middle of the cells that it reads."""
+        """Cells that a convolution makes of these cells; each lies at the center of the cells that it reads."""
         reach = layer.dilation * (layer.kernel - 1)
         rounded = math.ceil if layer.rounds_up else math.floor
         count = rounded((self.count + 2 * layer.padding - reach - 1) / layer.stride) + 1
@@ -132,7 +132,7 @@ class CellAxis(NamedTuple):
 
 @dataclass(frozen=True)
 class Patching:
-    """Way to cut the input numbers of a model into positions.
+    """Division of the input numbers of a model into positions.
 
     Attributes:
         layers: convolutions in their order, each for rows and for columns.
@@ -165,20 +165,20 @@ class Patching:
         return tuple(tokens)
 
     def stages(self) -> Iterator[Self]:
-        """Cuts of later stages, whose patches are 1, 2, 4, 8 ... times as large."""
+        """Divisions of this stage and later stages, whose patches are 1, 2, 4, 8 ... times as wide and as high."""
         for power in range(16):
             merge = Convolution(2**power, 2**power, rounds_up=True)
             yield replace(self, layers=(*self.layers, (merge, merge)))
 
     def in_windows(self, windows: WindowGrid, plane: Plane) -> tuple[Token, ...] | None:
-        """Positions of patches that are padded to windows, without boxes for the padding; None if no stage fits."""
+        """Positions of patches with the padding that fills their windows, which has no boxes; None if no stage fits."""
         stages, size = replace(self, extra=()).stages(), (windows.rows, windows.columns)
         cut = next((cut for cut in stages if tuple(cells.count for cells in cut.cells(plane)) == size), None)
         if cut is None:
             return None
-        real, (rows, columns) = iter(cut.tokens(plane)), windows.padded
+        tokens, (rows, columns) = iter(cut.tokens(plane)), windows.padded
         return tuple(
-            replace(next(real), id=row * columns + column)
+            replace(next(tokens), id=row * columns + column)
             if row < windows.rows and column < windows.columns
             else Token(PADDING, row * columns + column, 0, 0, special=True)
             for row in range(rows)
@@ -195,9 +195,9 @@ def square_patching(count: int, plane: Plane, extra: Sequence[str]) -> Patching 
     sides = plane.height, plane.width
     strides = range(min(sides), 0, -1)
     exact = [(stride, False) for stride in strides if not any(side % stride for side in sides)]
-    others = [(stride, rounds_up) for rounds_up in (False, True) for stride in strides]
+    any_stride = [(stride, rounds_up) for rounds_up in (False, True) for stride in strides]
     for names in dict.fromkeys((tuple(extra), ())):
-        for stride, rounds_up in (*exact, *others):
+        for stride, rounds_up in (*exact, *any_stride):
             cut = Patching(((Convolution(stride, stride, rounds_up=rounds_up),) * 2,), names)
             if cut.count(plane) == count:
                 return cut
@@ -213,7 +213,7 @@ class CellMap(NamedTuple):
 
 
 def patching(maps: list[CellMap], count: int, call: int, extra: tuple[str, ...]) -> Patching | None:
-    """Cut into `count` positions by the convolutions before an attention call; None if no map has as many cells."""
+    """Find the division into `count` positions by the convolutions before an attention call; None if no map fits."""
     for names in dict.fromkeys((extra, ())):
         for cells in reversed(maps):
             if cells.calls <= call and math.prod(cells.size) + len(names) == count:
@@ -228,20 +228,21 @@ def cell_maps(model: nn.Module, captured: Capture) -> Iterator[list[CellMap]]:
     convolutions = [part for part in model.modules() if all(hasattr(part, name) for name in ("kernel_size", "stride"))]
 
     def keep(module: nn.Module, inputs: tuple, output: Any) -> None:
+        """Add the map that a convolution makes of a known map."""
         if not (inputs and isinstance(inputs[0], Tensor) and isinstance(output, Tensor)):
             return
         axes = inputs[0].dim() - 2
         if axes not in (1, 2) or output.dim() - 2 != axes:
             return
-        size, other = ((1, *tensor.shape[2:])[-2:] for tensor in (inputs[0], output))
+        size, output_size = ((1, *tensor.shape[2:])[-2:] for tensor in (inputs[0], output))
         if not maps:
             maps.append(CellMap(0, size, ()))
         layers = next((cells.layers for cells in reversed(maps) if cells.size == size), None)
         layer = _convolution(module, axes)
         if layers is None or layer is None:
             return
-        if tuple(CellAxis(n, 0, 1).convolved(part).count for n, part in zip(size, layer, strict=True)) == other:
-            maps.append(CellMap(len(captured.calls), other, (*layers, layer)))
+        if tuple(CellAxis(n, 0, 1).convolved(part).count for n, part in zip(size, layer, strict=True)) == output_size:
+            maps.append(CellMap(len(captured.calls), output_size, (*layers, layer)))
 
     with watching(convolutions, keep):
         yield maps

@@ -1,4 +1,4 @@
-"""Texts and chats to tokens by a model's own tokenizer, each token with its place in the text."""
+"""Cut texts and chats into tokens with a model's own tokenizer, and find the position of each token in the text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -18,20 +18,20 @@ PAIR = "|||"
 BLANK = "▁"
 """SentencePiece's sign for a space."""
 WHOLE = {"truncation": False, "padding": False, "verbose": False}
-"""Settings that keep the whole text, whatever its tokenizer.json says."""
+"""Settings that keep the whole text, whatever tokenizer.json sets."""
 CONTEXT = 8
-"""Tokens before a new token that decide how it is spelled: the space before it, and the bytes of a letter."""
+"""Number of earlier tokens that a new token is decoded with, for a space before it and for letters of several bytes."""
 PARTLY = "\N{REPLACEMENT CHARACTER}"
-"""Character that stands for bytes that are only part of a letter."""
+"""Character that a tokenizer returns for bytes that are only a part of a letter."""
 
 
 class Piece(NamedTuple):
-    """A piece as a tokenizer gives it.
+    """A token as a tokenizer returns it.
 
     Attributes:
-        start, end: place in its part of a pair.
+        start, end: position in the text that it was cut from, in characters.
         word: number of its word.
-        part: number of its part of a pair; None for a special token that was added.
+        part: number of its text in a pair, 0 or 1; None for a special token that the tokenizer added.
     """
 
     id: int
@@ -44,14 +44,14 @@ class Piece(NamedTuple):
 def sentences(tokenizer: Any, texts: list[str], *, pairs: bool = True) -> tuple[Sentence, ...]:
     """Cut texts into tokens with the special tokens that the model expects, padded at the end to one length.
 
-    A special token that the text already contains, as one of a chat template, stays special and is not added twice.
+    A special token that the text already contains, such as one of a chat template, is special and is not added twice.
 
     Args:
-        pairs: whether a line with "|||" in it is a pair of texts, whose tokens know to which text they belong. A model
-            that continues a text reads no pairs, and the bars are part of the text.
+        pairs: whether "|||" separates a pair of texts, which get different segments; models that continue a text read
+            the bars as text.
 
     Raises:
-        InputError: if a text has no tokens but special tokens, or only some of the texts are pairs.
+        InputError: if a text has only special tokens, or only some of the texts are pairs.
     """
     texts = [without_surrogates(text) for text in texts]
     halves = [text.partition(PAIR) if pairs else (text, "", "") for text in texts]
@@ -80,38 +80,39 @@ def special_ids(tokenizer: Any) -> frozenset[int]:
 
 
 def cut(tokenizer: Any, first: str, second: str | None = None, *, added: bool = True) -> tuple[Token, ...]:
-    """Cut a text or, with a `second` text, a pair; spaces around the sign of a pair belong to neither text.
+    """Cut a text, or a pair of texts, into tokens; spaces around the sign of a pair belong to neither text.
 
     Args:
-        added: whether the tokenizer adds the special tokens that the model expects; typed special tokens are special.
+        added: whether the tokenizer adds the special tokens that the model expects; those in the text stay special.
     """
-    parts, begins = [first], [0]
+    parts, offsets = [first], [0]
     if second is not None:
         parts = [first.rstrip(), second.lstrip()]
-        begins.append(len(first) + len(PAIR) + len(second) - len(parts[1]))
-    pieces = (_fast if tokenizer.is_fast else _slow)(tokenizer, parts, added)
+        offsets.append(len(first) + len(PAIR) + len(second) - len(parts[1]))
+    pieces = (_fast_pieces if tokenizer.is_fast else _slow_pieces)(tokenizer, parts, added)
     special, tokens, before, ended = special_ids(tokenizer), [], None, 0
-    blank = False  # a lone sign for a space, which belongs to the word of the next piece
+    is_blank = False  # whether the last piece was a lone sign for a space, which belongs to the word of the next piece
     for id, start, end, word, part in _without_repeats(pieces):
         name = str(tokenizer.convert_ids_to_tokens(id))
         if part is None:
             tokens.append(Token(name, id, 0, 0, special=True, segment=tokens[-1].segment if tokens else 0))
             before = None
             continue
-        text, begin = parts[part], begins[part]
+        text, offset = parts[part], offsets[part]
         while start < end - 1 and text[start].isspace():
             start += 1
         if id in special:
-            tokens.append(Token(name, id, start + begin, end + begin, special=True, segment=part))
+            tokens.append(Token(name, id, start + offset, end + offset, special=True, segment=part))
             before, ended = None, end
             continue
-        parted = not blank and start >= ended and text[:start][-1:].isspace()  # pieces of one letter share a place
-        joined = (word, part) == before and not parted
-        blank = set(name) == {BLANK}
-        if blank and text[start:end].strip():  # it stands before the characters that it is placed at
+        # pieces of one letter have the same position
+        starts_word = not is_blank and start >= ended and text[:start][-1:].isspace()
+        joined = (word, part) == before and not starts_word
+        is_blank = set(name) == {BLANK}
+        if is_blank and text[start:end].strip():  # the tokenizer gives it the position of the characters after it
             end = start
         label = text[start:end] or name
-        tokens.append(Token(label, id, start + begin, end + begin, joined=joined, segment=part))
+        tokens.append(Token(label, id, start + offset, end + offset, joined=joined, segment=part))
         before, ended = (word, part), end
     return tuple(tokens)
 
@@ -128,14 +129,15 @@ def _without_repeats(pieces: list[Piece]) -> list[Piece]:
     return pieces
 
 
-def _fast(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
+def _fast_pieces(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
+    """Pieces of a tokenizer written in Rust, which returns their positions."""
     encoding = tokenizer(*parts, return_offsets_mapping=True, add_special_tokens=added, **WHOLE).encodings[0]
     columns = encoding.ids, encoding.offsets, encoding.word_ids, encoding.sequence_ids
-    return [Piece(id, *place, word, part) for id, place, word, part in zip(*columns, strict=True)]
+    return [Piece(id, *span, word, part) for id, span, word, part in zip(*columns, strict=True)]
 
 
-def _slow(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
-    """Pieces of a tokenizer written in Python, which does not say where they are: the text is searched for them."""
+def _slow_pieces(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
+    """Pieces of a tokenizer written in Python, which returns no positions: the text is searched for the pieces."""
     whole = tokenizer(*parts, add_special_tokens=added, **WHOLE)["input_ids"]
     pieces, position, word = [], 0, 0
     for part, text in enumerate(parts):
@@ -154,10 +156,10 @@ def _slow(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
 
 
 def places(text: str, names: Sequence[str]) -> Iterator[tuple[int, int, bool]]:
-    """Search a text for the names of tokens, each after the token before it, ignoring case.
+    """Search a text for the names of tokens, in order and ignoring case.
 
     Yields:
-        Start and end of each token, which are equal if it is not found, and whether it continues the word before it.
+        Start and end of a token, which are equal if its name is not in the text, and whether it continues a word.
     """
     low, offset = text.lower() if len(text.lower()) == len(text) else text, 0
     for name in names:
@@ -172,10 +174,10 @@ def places(text: str, names: Sequence[str]) -> Iterator[tuple[int, int, bool]]:
 
 
 def chats(tokenizer: Any, texts: list[str], system: str, name: str) -> tuple[Sentence, ...]:
-    """Cut chats of one user's turn each, up to where the assistant's answer begins, padded at the end to one length.
+    """Cut chats with one user's turn into tokens, up to the beginning of the answer, padded at the end to one length.
 
-    The ids are those of `apply_chat_template` with its generation prompt. What the template adds to the turns is
-    special. Each token has the role of its turn.
+    The ids are those of `apply_chat_template` with its generation prompt. Tokens that the template adds to the turns
+    are special. Each token has the role of its turn.
 
     Args:
         system: the system's turn; "" for none.
@@ -220,41 +222,41 @@ def render_chat(model: Any, name: str, turns: list[dict[str, Any]], **options: b
 def with_roles(
     tokens: tuple[Token, ...], whole: str, turns: list[dict[str, str]], render: Callable[[list[dict]], str]
 ) -> tuple[Token, ...]:
-    """Give each token the role of its turn, and the assistant's after the last turn; what a template adds is special.
+    """Give each token the role of its turn; tokens after the last turn are the assistant's, added tokens are special.
 
     Args:
         whole: rendered text of all turns, with the beginning of the answer.
-        turns: turns with their content, which a template may strip.
+        turns: turns with their content; a template may strip spaces from it.
         render: function that renders the first turns.
     """
-    contents, position = [], 0  # role, start and end of each content, and the end of its turn
+    contents, position = [], 0  # tuples of role, start and end of the content, and end of the turn
     for count, turn in enumerate(turns, 1):
         content = turn["content"] if turn["content"] in whole[position:] else turn["content"].strip()
         start = max(position, whole.find(content, position))
         position = end = start + len(content)
-        with suppress(InputError):  # some templates take no system's turn alone
-            before = render(turns[:count])
-            position = max(end, len(before)) if whole.startswith(before) else end
+        with suppress(InputError):  # some templates refuse a chat that consists of the system's turn
+            rendered = render(turns[:count])
+            position = max(end, len(rendered)) if whole.startswith(rendered) else end
         contents.append((turn["role"], start, end, position))
-    placed = []
+    with_role = []
     for token in tokens:
         role, start, end, _ = next((turn for turn in contents if token.start < turn[3]), ("assistant", 0, 0, 0))
         is_content = start <= token.start and token.end <= end
-        placed.append(replace(token, role=role, special=token.special or not is_content))
-    return tuple(placed)
+        with_role.append(replace(token, role=role, special=token.special or not is_content))
+    return tuple(with_role)
 
 
 def targets(tokenizer: Any, texts: list[str], start: int) -> tuple[Sentence, ...]:
     """Cut texts in the language that an encoder-decoder writes, as its decoder reads them.
 
-    They begin with a start token and have no end. Marian has another vocabulary for what it writes, and NLLB other
-    special tokens.
+    The tokens begin with a start token and have no end token. Marian writes with another vocabulary than it reads, and
+    NLLB with other special tokens.
     """
     begin, rows = Token(str(tokenizer.convert_ids_to_tokens(start)), start, 0, 0, special=True), []
     if hasattr(tokenizer, "_switch_to_target_mode"):
         tokenizer = deepcopy(tokenizer)  # the tokenizer that all runs share stays as it is
         tokenizer._switch_to_target_mode()
-        tokenizer._in_target_context_manager = True  # else each call switches back
+        tokenizer._in_target_context_manager = True  # without this, each call would switch back
     for row in sentences(tokenizer, texts):
         tokens = row.tokens[: row.length]
         ends = tokens[-1].special and tokens[-1].start == tokens[-1].end
@@ -264,7 +266,7 @@ def targets(tokenizer: Any, texts: list[str], start: int) -> tuple[Sentence, ...
 
 
 def written(tokenizer: Any, ids: list[list[int]], lengths: tuple[int, ...]) -> tuple[Sentence, ...]:
-    """Sentences that a model wrote, as its decoder read them.
+    """Make sentences of the ids that a model wrote, as its decoder read them.
 
     Args:
         ids: (B, n) ids from the start token on.
@@ -281,7 +283,7 @@ def written(tokenizer: Any, ids: list[list[int]], lengths: tuple[int, ...]) -> t
 
 
 def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:
-    """Append a token to a sentence; its text is what it adds to the text of the tokens before it."""
+    """Append a token to a sentence; the text grows by the characters that decoding with the new token adds."""
     text, tokens = sentence.text, sentence.tokens
     role = tokens[-1].role if tokens else ""
     if id in special_ids(tokenizer):
@@ -300,7 +302,7 @@ def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:
 
 
 def name_of(tokenizer: Any, id: int) -> str:
-    """Text of one piece; its name if it has no text or is a part of a letter, and "#9" for an id without a name."""
+    """Text of a token; its name if it has no text or is a part of a letter, and "#9 (no text)" for an unknown id."""
     text = _decoded(tokenizer, [id])
     if text and PARTLY not in text:
         return text
@@ -308,5 +310,5 @@ def name_of(tokenizer: Any, id: int) -> str:
 
 
 def _decoded(tokenizer: Any, ids: list[int], **options: Any) -> str:
-    """Decode ids; a model may have more of them than its tokenizer."""
+    """Decode ids, without those that only the model has and the tokenizer does not."""
     return tokenizer.decode([id for id in ids if id < len(tokenizer)], **options)

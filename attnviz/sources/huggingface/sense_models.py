@@ -44,8 +44,8 @@ class SenseModel(Pretrained):
         if not pictures or any(len(row) != 1 or isinstance(row[0], Sound) != hears for row in pictures):
             takes = "hears one sound, and reads no text" if hears else "reads one picture, and no text"
             how = "attnviz.sound('speech.wav')" if hears else "attnviz.picture('cat.png'), in the shell cat.png"
-            given = next((repr(picture) for row in pictures for picture in row), quoted(texts[0]))
-            raise InputError(f"{self.name} {takes}; given {given}. In Python give {how}.")
+            value = next((repr(picture) for row in pictures for picture in row), quoted(texts[0]))
+            raise InputError(f"{self.name} {takes}; given {value}. In Python give {how}.")
         if hears:
             most, longest = senses.longest_sound(loaded.processor), max(row[0].seconds for row in pictures)
             if most and longest > most:
@@ -56,7 +56,7 @@ class SenseModel(Pretrained):
             what = "hears sounds of one length together" if hears else "reads these pictures in different sizes"
             raise InputError(f"{self.name} {what}; give one at a time.")
         if hears:
-            return tuple(_heard(loaded, row[0], plane) for row, plane in zip(pictures, planes, strict=True))
+            return tuple(_sound_positions(loaded, row[0], plane) for row, plane in zip(pictures, planes, strict=True))
         return tuple(
             picture_text(loaded.patching.tokens(plane), row) for row, plane in zip(pictures, planes, strict=True)
         )
@@ -64,22 +64,22 @@ class SenseModel(Pretrained):
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Run the model on the pictures or sounds of sentences; a decoder reads `targets`, if there are any.
+        """Run the model on the pictures or sounds of sentences; a decoder reads `targets`, by default what it writes.
 
         Raises:
             InputError: if there is no such head, or there are `targets` for a model that writes nothing.
-            AttnvizError: if the model fails, with what to send us.
+            AttnvizError: if the model fails, with a sentence to report.
         """
         self.check_targets(targets)
         loaded, cut = self.loaded, ()
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
-            read = senses.inputs(loaded, tuple(sentence.pictures[0] for sentence in sentences))
+            model_inputs = senses.inputs(loaded, tuple(sentence.pictures[0] for sentence in sentences))
             if self.writes and not targets:
-                ids, counts, cut = running.written(loaded, edits, read)
+                ids, counts, cut = running.written(loaded, edits, model_inputs)
                 targets = reading.written(loaded.tokenizer, ids.tolist(), counts)
             if targets:
-                read["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]
-            captured, output, maps = senses.captured_run(loaded, read, edits)
+                model_inputs["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]
+            captured, output, maps = senses.captured_run(loaded, model_inputs, edits)
             steps = captured.steps
         unseen = [f"{step.name} has {step.shape[0]} windows" for step in steps if step.shape[0] != len(sentences)]
         steps = tuple(step for step in steps if step.shape[0] == len(sentences))
@@ -104,13 +104,14 @@ class SenseModel(Pretrained):
 def _texts(
     loaded: Loaded, step: Step, sentences: tuple[Sentence, ...], captured: Capture, maps: list[CellMap]
 ) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
-    """Positions of the queries and of the keys of a call: those of the sentences, patches of another size, or learned
-    queries, which stand nowhere."""
+    """Sentences whose tokens are the queries, and the keys, of a call: the input sentences, patches of another size, or
+    learned queries, which have no position."""
     planes = [senses.plane_of(loaded.processor, sentence.pictures[0]) for sentence in sentences]
     windows, call = captured.windows.get(step.site), [call.site for call in captured.calls].index(step.site)
     extra = senses.extra_positions(loaded)
 
     def texts_of(count: int) -> tuple[Sentence, ...]:
+        """Sentences of `count` tokens, for the queries or the keys of the call."""
         if count == len(sentences[0].tokens):
             return sentences
         if windows is not None:
@@ -126,19 +127,19 @@ def _texts(
 
 
 def _cut(loaded: Loaded, plane: Plane, convolved: Patching | None, count: int) -> tuple[Token, ...] | None:
-    """Cut a plane into `count` positions: by convolutions, else as in a later stage, else by squares."""
+    """Cut a plane into `count` positions: by the convolutions before the call, by a later stage, or by squares."""
     later = (cut for cut in loaded.patching.stages() if cut.count(plane) == count)
     cut = convolved or next(later, None) or square_patching(count, plane, loaded.patching.extra)
     return cut and cut.tokens(plane)
 
 
-def _heard(loaded: Loaded, sound: Sound, plane: Plane) -> Sentence:
-    """Positions of a sound, named by the middle of their time and frequency; positions after its end have no box."""
+def _sound_positions(loaded: Loaded, sound: Sound, plane: Plane) -> Sentence:
+    """Positions of a sound, named by their central time and frequency; positions after its end have no box."""
     (rows, columns), tokens = loaded.patching.cells(plane), [*loaded.patching.tokens(plane)]
-    (slope, offset), begin = plane.across, len(loaded.patching.extra)
-    for i, token in enumerate(tokens[begin:]):
+    (scale, offset), first = plane.across, len(loaded.patching.extra)
+    for i, token in enumerate(tokens[first:]):
         row, column = divmod(i, columns.count)
-        name = f"{(slope * columns.middle(column) + offset) * sound.seconds:.2f} s"
+        name = f"{(scale * columns.middle(column) + offset) * sound.seconds:.2f} s"
         name += f" · {senses.pitch(loaded, rows.middle(row)):,.0f} Hz" if rows.count > 1 else ""
-        tokens[begin + i] = replace(token, text=name, special=token.box is None)
+        tokens[first + i] = replace(token, text=name, special=token.box is None)
     return Sentence(f"a sound of {sound.seconds:.2f} s", tuple(tokens), len(tokens), (sound,))

@@ -27,8 +27,8 @@ EXAMPLE = Picture(torch.arange(64, dtype=torch.uint8)[:, None, None].expand(64, 
 SECONDS = 0.5
 """Length of the tone for the first run of a model."""
 BRIGHT, NOISE = 1.0, 1e-3
-"""Number added to the pixels of a patch, which are mostly within -3 and 3; share of the largest change that counts as
-none."""
+"""Number added to the pixels of a patch, which are mostly within -3 and 3; share of the largest change up to which a
+change counts as none."""
 SPECIAL = (("cls_token", "[CLS]"), ("class_embedding", "[CLS]"), ("distillation_token", "[DISTILL]"))
 """Parameters of the positions before the patches, with the names of the positions, in their order."""
 REGISTERS = "register_tokens"
@@ -54,16 +54,16 @@ def inputs(loaded: Loaded, pictures: tuple[Picture, ...]) -> dict[str, Tensor]:
         arrays = [resample(sound.samples, sound.rate, rate).numpy() for sound in pictures]
     else:
         arrays = [picture.pixels.numpy() for picture in pictures]
-    read = loaded.processor(arrays, return_tensors="pt", **options)
+    processed = loaded.processor(arrays, return_tensors="pt", **options)
     return {
         name: value.to(weights.device, weights.dtype if value.is_floating_point() else None)
-        for name, value in read.items()
+        for name, value in processed.items()
         if isinstance(value, Tensor) and (not loaded.hears or name == loaded.model.main_input_name)
     }
 
 
 def resample(samples: Tensor, rate: int, wanted: int) -> Tensor:
-    """Resample a sound; frequencies that both rates can hold stay."""
+    """Resample a sound; frequencies that both rates can represent are unchanged."""
     if rate == wanted:
         return samples
     count = round(len(samples) * wanted / rate)
@@ -84,19 +84,19 @@ def _is_of_kaldi(extractor: Any) -> bool:
 
 
 def plane_of(processor: Any, picture: Picture) -> Plane:
-    """Rows and columns of numbers that a model is given for a picture or a sound, with their places in it."""
+    """Rows and columns of a model's input numbers for a picture or a sound, with their positions in it."""
     if not isinstance(picture, Sound):
-        return _picture_plane(processor, picture.size)
+        return _measure_picture_plane(processor, picture.size)
     rate, seconds = processor.sampling_rate, picture.seconds
     if _is_of_kaldi(processor):
         low, high, top = _mel(LOWEST), _mel(rate / 2), _mel(picture.rate / 2)
         step = (high - low) / (processor.num_mel_bins + 1) / top
-        bands = picture.size[0]  # of the spectrogram, which lie between 0 and the top
+        bands = picture.size[0]  # of the spectrogram, from 0 to `top`
         part = (bands + 1) / bands
         down = -step * part, 1 + 0.5 / bands - (low / top + step / 2) * part
         across = HOP / seconds, (MIDDLE - HOP / 2) / seconds
         return Plane(processor.num_mel_bins, processor.max_length, across, down, digits=9)
-    if hasattr(processor, "n_samples"):  # Whisper's, of frames around each hop of a sound that is padded
+    if hasattr(processor, "n_samples"):  # Whisper pads a sound, and makes one frame around each hop
         hop, count = processor.hop_length, processor.nb_max_frames
     else:
         hop, count = 1, round(seconds * rate)
@@ -104,18 +104,19 @@ def plane_of(processor: Any, picture: Picture) -> Plane:
 
 
 def _mel(frequency: float) -> float:
+    """Convert a frequency in Hz to the mel scale."""
     return 2595 * math.log10(1 + frequency / 700)
 
 
 def pitch(loaded: Loaded, band: float) -> float:
-    """Frequency in Hz of a place among the bands of a model; the lowest band has its middle at 0.5."""
+    """Convert a position among the mel bands of a model to Hz; band i spans i to i + 1, with its center at i + 0.5."""
     low, high = _mel(LOWEST), _mel(loaded.processor.sampling_rate / 2)
     mel = low + (high - low) * (band + 0.5) / (loaded.processor.num_mel_bins + 1)
     return 700 * (10 ** (mel / 2595) - 1)
 
 
 @lru_cache(maxsize=32)
-def _picture_plane(processor: Any, size: tuple[int, int]) -> Plane:
+def _measure_picture_plane(processor: Any, size: tuple[int, int]) -> Plane:
     def process(pixels: Tensor) -> Tensor:
         return processor([pixels.numpy()], return_tensors="pt")["pixel_values"].float()
 
@@ -130,12 +131,12 @@ def extra_positions(loaded: Loaded) -> tuple[str, ...]:
     return (*names, *(f"[REG {i}]" for i in range(registers)))
 
 
-def captured_run(loaded: Loaded, read: dict[str, Tensor], edits: Edits) -> tuple[Capture, Any, list[CellMap]]:
-    """Captured attention of one run, the output of the model, and the maps of cells before each call."""
+def captured_run(loaded: Loaded, model_inputs: dict[str, Tensor], edits: Edits) -> tuple[Capture, Any, list[CellMap]]:
+    """Run a model once; return its captured attention, its output, and the maps of cells before each call."""
     model, cache = loaded.model, {"use_cache": False} if loaded.task == "write" else {}
     watched = capture(model, edits, sites=loaded.trial.calls)
     with loaded.turns.turn(), torch.inference_mode(), watched as captured, positions.cell_maps(model, captured) as maps:
-        output = model(**read, output_hidden_states=True, **cache)
+        output = model(**model_inputs, output_hidden_states=True, **cache)
     return captured, output, maps
 
 
@@ -147,21 +148,21 @@ def states(steps: tuple[Step, ...], output: Any) -> Tensor:
 
 
 def tried(loaded: Loaded) -> Loaded:
-    """Add the attention calls and the positions of a model, from a run on a small picture or a tone.
+    """Add the attention calls and the positions of a model, found in a run on a small picture or a tone.
 
-    For pictures, a second run proves the order of patches, and that the model draws no random numbers.
+    For pictures, a second run checks the order of the patches, and that the model draws no random numbers.
 
     Raises:
-        AttnvizError: if the model cannot be run, no attention is captured, the positions of its first call are no
-            cells, or it draws random numbers.
+        AttnvizError: if the model cannot be run, no attention is captured, the positions of its first call are
+            not the cells of a map, or it draws random numbers.
     """
     name = f"{faults.name(loaded.name)} ({loaded.made_of})"
     with faults.unforeseen(name):
         picture = example(loaded)
-        read, plane = inputs(loaded, (picture,)), plane_of(loaded.processor, picture)
+        model_inputs, plane = inputs(loaded, (picture,)), plane_of(loaded.processor, picture)
         if loaded.task == "write":
-            read["decoder_input_ids"] = torch.tensor([[running.begins_with(loaded.model)] * 2])
-        captured, output, maps = captured_run(loaded, read, Edits())
+            model_inputs["decoder_input_ids"] = torch.tensor([[running.begins_with(loaded.model)] * 2])
+        captured, output, maps = captured_run(loaded, model_inputs, Edits())
         steps = captured.steps
         step = next((step for step in steps if step.shape[0] == 1), steps[0])
         windows = captured.windows.get(step.site)
@@ -170,7 +171,7 @@ def tried(loaded: Loaded) -> Loaded:
         patching = positions.patching(maps, count, call, extra)
         if patching is None or patching.count(plane) != count:
             patching = None if loaded.hears else positions.square_patching(count, plane, extra)
-    if patching is None or step.shape[0] > 1:  # or pieces of the picture
+    if patching is None or step.shape[0] > 1:  # its first call attends within pieces of the picture
         kind = "stretches of time by its convolutions" if loaded.hears else "rows and columns of patches"
         what = f"attends to {count} positions that are no {kind}"
         raise InputError(f"{name} {what}, so attnviz cannot place them.")
@@ -179,23 +180,23 @@ def tried(loaded: Loaded) -> Loaded:
     loaded = replace(loaded, patching=patching, trial=trial)
     if not loaded.hears:
         with faults.unforeseen(name):
-            _prove(loaded, name, read, hidden, step)
+            _check_patches(loaded, name, model_inputs, hidden, step)
     return loaded
 
 
-def _prove(loaded: Loaded, name: str, read: dict[str, Tensor], hidden: Tensor, step: Step) -> None:
-    """Run a model again on the same picture, in a batch with four pictures that have one bright patch each.
+def _check_patches(loaded: Loaded, name: str, model_inputs: dict[str, Tensor], hidden: Tensor, step: Step) -> None:
+    """Check the order of patches by a second run on the picture, and on four copies with one bright patch each.
 
     Args:
         hidden: states of the first run.
         step: first attention call of the first run.
 
     Raises:
-        InputError: if the model draws random numbers, or a bright patch does not move its own position.
+        InputError: if the model draws random numbers, or a bright patch does not change the query of its position.
     """
     rows, columns = loaded.patching.cells(plane_of(loaded.processor, EXAMPLE))
     cells = [divmod(i * (rows.count * columns.count - 1) // 6, columns.count) for i in (0, 2, 3, 6)]
-    several = {key: torch.cat([value] * (1 + len(cells))) for key, value in read.items()}
+    several = {key: torch.cat([value] * (1 + len(cells))) for key, value in model_inputs.items()}
     for picture, (row, column) in zip(several["pixel_values"][1:], cells, strict=True):
         (top, bottom), (left, right) = rows.edges(row), columns.edges(column)
         picture[..., max(0, round(top)) : round(bottom), max(0, round(left)) : round(right)] += BRIGHT
@@ -204,11 +205,11 @@ def _prove(loaded: Loaded, name: str, read: dict[str, Tensor], hidden: Tensor, s
         what = f"{name} draws at random: two runs on one picture differ"
         raise InputError(f"{what}, so no map would be that of the next run. attnviz.capture(model) shows one run.")
     windows = captured.windows.get(step.site)
-    begin, width = len(loaded.patching.extra), columns.count if windows is None else windows.padded[1]
+    first, width = len(loaded.patching.extra), columns.count if windows is None else windows.padded[1]
     query = next((other.query for other in captured.steps if other.site == step.site), None)
-    # where patches overlap, or a picture is convolved first, the positions beside a bright patch move, too
+    # queries beside a bright patch also change if patches overlap, or a convolution comes before them
     for number, (row, column) in enumerate(cells if query is not None else (), 1):
-        moved = (query[number] - query[0]).float().abs().amax((0, 2))
-        if moved.isfinite().all() and moved[begin + row * width + column] <= NOISE * moved.max():
-            what = f"{name} attends to {step.shape[2]} positions, of which a bright patch moves others than its own"
+        changes = (query[number] - query[0]).float().abs().amax((0, 2))
+        if changes.isfinite().all() and changes[first + row * width + column] <= NOISE * changes.max():
+            what = f"{name} attends to {step.shape[2]} positions, and a bright patch changes others than its own"
             raise InputError(f"{what}, so attnviz cannot place them.")

@@ -36,8 +36,8 @@ from attnviz.tokenizers.vocabulary import UNK
 class Pretrained(Source):
     """A model by its Hub name, perhaps with @revision, by its folder, or as a user loaded it.
 
-    Weights are loaded now, and kept while there is room: half of the memory holds models, and the model that was not
-    run for the longest time is dropped first. It is loaded again when it is run.
+    Weights are loaded when the source is made, and kept while there is room: models take at most half of the memory,
+    and the least recently used model is dropped first. A dropped model is loaded again for its next run.
 
     Attributes:
         facts: facts that need no weights.
@@ -70,7 +70,7 @@ class Pretrained(Source):
 
     @property
     def loaded(self) -> Loaded:
-        """The model with its weights; ask once for each run, as the weights may be dropped at any time."""
+        """The model with its weights; read this once per run, as the weights may be dropped at any time."""
         return self.borrowed or loaded_model(self.model)
 
     @property
@@ -85,10 +85,10 @@ class Pretrained(Source):
         return storage.checksum(self.loaded.model.state_dict())
 
     def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """Decoder input for target texts: the start token, then their tokens.
+        """Tokenize target texts as decoder input: a start token, followed by the tokens of the text.
 
         Raises:
-            InputError: if the model writes no second text, or reads fewer tokens.
+            InputError: if the model has no decoder for a second text, or a text has more tokens than the model allows.
         """
         self.check_targets(texts)
         with faults.unforeseen(self.name, "given this target"):
@@ -99,7 +99,7 @@ class Pretrained(Source):
         return sentences
 
     def word(self, id: int) -> str:
-        """Text of a piece of the tokenizer; see `reading.name_of`."""
+        """Text of a token with an id; see `reading.name_of`."""
         return reading.name_of(self.facts.tokenizer, id)
 
     def predicted(
@@ -121,14 +121,14 @@ class Pretrained(Source):
         if facts.task == "labels":
             names = opening.labels(facts.config, logits.shape[-1])
             return {"labels": (names, logits), "label_kind": opening.label_kind(facts.config)}
-        if facts.task in ("tokens", "objects"):  # each token has a label, or each query of a detector
+        if facts.task in ("tokens", "objects"):  # one label for each token, or for each query of a detector
             labeled = sentences if facts.task == "tokens" else targets
             if [logits.shape[1]] * len(labeled) != [len(sentence.tokens) for sentence in labeled] or not labeled:
                 return {}
-            others = ("no object",) if facts.task == "objects" else ()
-            names = (*opening.labels(facts.config, logits.shape[-1] - len(others)), *others)
-            places = tuple(tuple(range(sentence.length)) for sentence in labeled)
-            return {"prediction": Prediction(logits, names, blanks=places, classes=True)}
+            no_object = ("no object",) if facts.task == "objects" else ()
+            names = (*opening.labels(facts.config, logits.shape[-1] - len(no_object)), *no_object)
+            positions = tuple(tuple(range(sentence.length)) for sentence in labeled)
+            return {"prediction": Prediction(logits, names, blanks=positions, classes=True)}
         blanks = None
         if facts.task == "fill":
             mask = facts.tokenizer.mask_token_id
@@ -177,7 +177,7 @@ class HuggingFace(Pretrained):
         """Cut texts into tokens.
 
         Raises:
-            InputError: if the model reads fewer tokens, with both numbers, or has no vector for one of them.
+            InputError: if a text has more tokens than the model allows, with both numbers, or a token has no embedding.
         """
         with faults.unforeseen(self.name, "given this text"):
             if pictures:
@@ -199,7 +199,7 @@ class HuggingFace(Pretrained):
         return running.rules(self.loaded, prompt, longest)
 
     def continuation(self, sentence: Sentence, edits: Edits = Edits(), room: int = MOST_WRITTEN) -> Continuation:
-        """Continue a text with a cache, one step per token; `running.cache_for` lists what needs whole runs."""
+        """Start to continue a text, with a cache of keys and values if `running.cache_for` gives one."""
         loaded = self.loaded
         cache = running.cache_for(loaded, sentence, edits)
         if cache is None:
@@ -210,7 +210,7 @@ class HuggingFace(Pretrained):
         if not 0 <= id < self.facts.vocabulary:
             raise InputError(f"There is no token with the id {id}; {self.name} has {self.facts.vocabulary:,} of them.")
         longer = reading.extended(self.facts.tokenizer, sentence, id)
-        if sentence.pictures and not longer.tokens[-1].role:  # a prompt with its pictures is read in one step
+        if sentence.pictures and not longer.tokens[-1].role:  # so that the token is not part of the prompt
             last = replace(longer.tokens[-1], role=ANSWER)
             return replace(longer, tokens=(*longer.tokens[:-1], last))
         return longer
@@ -226,15 +226,15 @@ class HuggingFace(Pretrained):
 
     def with_stream(self, record: Record) -> Record:
         taking.check_stream(record)
-        acting = replace(record, edits=self.edits_of(record))
+        rerun = replace(record, edits=self.edits_of(record))
         with faults.unforeseen(self._model_and_class):
-            return replace(record, stream=streams.stream_of(self.loaded, acting))
+            return replace(record, stream=streams.stream_of(self.loaded, rerun))
 
     def graph(self, record: Record, tap: Tap, vectors: tuple[Tensor, ...] = ()) -> tuple[tuple[Tensor, ...], Tensor]:
         loaded = self.loaded
         if loaded.trial.is_captured:
-            own = "computes attention in its own code"
-            raise InputError(f"{self.name} {own}, where its weights cannot be differentiated by.")
+            why = "computes attention in its own code, so there are no gradients with respect to its weights"
+            raise InputError(f"{self.name} {why}.")
         if record.prediction is None or any(sentence.pictures for sentence in record.sentences):
             why = "predicts no words" if record.prediction is None else "has read a picture"
             raise InputError(f"{self.name} {why}, so there are no gradients of a logit.")
@@ -242,21 +242,22 @@ class HuggingFace(Pretrained):
             return running.graph(loaded, record, tap, vectors)
 
     def _cut(self, texts: list[str]) -> tuple[Sentence, ...]:
+        """Tokenize plain texts, each with the prompt of the pooling in front."""
         prompted = [f"{self.facts.pooling.prompt}{text}" for text in texts]
         return reading.sentences(self.facts.tokenizer, prompted, pairs=not self.generates)
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
-        """Words for which the tokenizer has no pieces."""
-        unknown = self.facts.tokenizer.unk_token_id
-        if unknown is None:
+        """Words that the tokenizer replaces by its unknown token; no similar words are suggested."""
+        unknown_id = self.facts.tokenizer.unk_token_id
+        if unknown_id is None:
             return {}
         tokens = (token for sentence in self._cut(texts) for token in sentence.tokens)
-        return dict.fromkeys((token.text for token in tokens if token.id == unknown and not token.special), ())
+        return dict.fromkeys((token.text for token in tokens if token.id == unknown_id and not token.special), ())
 
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Run the model; a decoder reads the `targets`, or the text that the model writes.
+        """Run the model; a decoder reads the `targets`, by default the text that the model writes itself.
 
         Raises:
             InputError: if edits cannot act in this model or at a head; if there are `targets` but the model writes no
@@ -266,25 +267,26 @@ class HuggingFace(Pretrained):
         self.check_targets(targets)
         loaded = self.loaded
         self._check_room(sentences)
-        acting, targets = self.resolved(sentences, edits, targets)
+        resolved, targets = self.resolved(sentences, edits, targets)
         with faults.unforeseen(self._model_and_class):
-            return replace(self._record(loaded, sentences, acting, targets), edits=edits)
+            return replace(self._record(loaded, sentences, resolved, targets), edits=edits)
 
     def _record(
         self, loaded: Loaded, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
     ) -> Record:
-        read, cut = running.inputs(sentences, loaded), ()
+        """Run the model with resolved edits, and make the record."""
+        model_inputs, cut = running.inputs(sentences, loaded), ()
         lengths = tuple(sentence.length for sentence in sentences)
         if loaded.task == "write":
             if not targets:
-                ids, counts, cut = running.written(loaded, edits, read, lengths)
+                ids, counts, cut = running.written(loaded, edits, model_inputs, lengths)
                 targets = reading.written(loaded.tokenizer, ids.tolist(), counts)
-            read["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]
+            model_inputs["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]
         elif loaded.task == "labels" and loaded.config.is_encoder_decoder:
             id = running.begins_with(loaded.model)
             start = Token(str(loaded.tokenizer.convert_ids_to_tokens(id)), id, 0, 0, special=True)
             targets = tuple(replace(sentence, tokens=(start, *sentence.tokens[:-1])) for sentence in sentences)
-        returned, steps = running.run_model(loaded, edits, read, lengths)
+        returned, steps = running.run_model(loaded, edits, model_inputs, lengths)
         output = running.hidden(returned).float().cpu()
         fields, findings = self.predicted(returned, output, sentences, targets, cut), self.findings
         if any(sentence.pictures and not sentence.has_places for sentence in sentences):
@@ -293,11 +295,11 @@ class HuggingFace(Pretrained):
         return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **limits, **fields)
 
     def _check_room(self, sentences: tuple[Sentence, ...]) -> None:
-        """Raise InputError if a run over a batch needs too much memory, with the numbers."""
+        """Raise InputError if a batch needs padding that the model lacks, or more memory than is free."""
         facts, batch, length = self.facts, len(sentences), len(sentences[0].tokens)
         config = facts.config.get_text_config()
-        looks_for_end = facts.task == "labels" and "decoder" in {site.kind for site in self.sites}
-        if looks_for_end and batch > 1 and getattr(config, "pad_token_id", None) is None:
+        needs_padding = facts.task == "labels" and "decoder" in {site.kind for site in self.sites}
+        if needs_padding and batch > 1 and getattr(config, "pad_token_id", None) is None:
             what = f"{self.name} has no token for padding, by which it finds the end of each sentence"
             raise InputError(f"{what}: it reads one sentence at a time, and there are {batch}. Leave one of them.")
         needs = estimate(self, length, sentences=batch).bytes

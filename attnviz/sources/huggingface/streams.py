@@ -24,18 +24,18 @@ from attnviz.sources.huggingface.module_search import (
     states_of,
 )
 
-ALL_IN_ONE = "The model makes these vectors in one part, which holds their positions, too, if it adds any."
-POSITION_LATER = "No position is added to the tokens: it acts later, on queries and keys or as a bias of their scores."
+ALL_IN_ONE = "The model makes these vectors in one step; if it adds positions, they are included."
+POSITION_LATER = "Positions are not added to the tokens: they change queries and keys, or add a bias to the scores."
 
 _results: WeakKeyDictionary[nn.Module, dict[str, Any]] = WeakKeyDictionary()
-"""Results of searches in each model: its parts, its lens, why it has no parts, and the last call that was searched."""
+"""Results of searches in each model: its parts, its lens, the reason it has no parts, and the last searched call."""
 
 
 def stream_of(loaded: Loaded, record: Record) -> Stream:
     """Residual stream of a record, by another run of its model: its states, and its parts if they are proven.
 
     Raises:
-        InputError: if no words are read from its states, or if proven parts do not sum to the whole.
+        InputError: if the model has no logits of words, or if proven parts do not sum to the whole.
     """
     _check_words(loaded)
     results = _results.setdefault(loaded.model, {})
@@ -47,13 +47,13 @@ def stream_of(loaded: Loaded, record: Record) -> Stream:
     if "lens" not in results:
         with torch.inference_mode():
             results["lens"] = Search(loaded).lens()
-    readout, head = results["lens"]
+    readout, modules = results["lens"]
     states, unembedding = [], loaded.model.get_output_embeddings()
     for state in states_of(_rerun(loaded, record))[:-1]:
         with loaded.turns.turn(), torch.inference_mode(), calls_of([unembedding]) as calls:
-            for module in head:
+            for module in modules:
                 state = module(state)
-        states.append(calls[-1].input if head else floats(state))
+        states.append(calls[-1].input if modules else floats(state))
     return Stream(readout, tuple(states), None, results["no parts"])
 
 
@@ -61,7 +61,7 @@ def modules_of(loaded: Loaded, *, all_projections: bool = False) -> StreamModule
     """Modules that write into the residual stream of a model, searched once.
 
     Args:
-        all_projections: whether to include those of queries, keys and values, which take memory.
+        all_projections: whether to include the projections of queries, keys and values, which take memory.
 
     Raises:
         InputError: if a part of the stream is not the sum of modules' outputs (the message names the part), or if
@@ -78,7 +78,7 @@ def modules_of(loaded: Loaded, *, all_projections: bool = False) -> StreamModule
 
 
 def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
-    """Input of an attention call before its projections, by another run; None if these are not known."""
+    """Input of an attention call before its projections, by another run; None if the projections are unknown."""
     results = _results.setdefault(loaded.model, {})
     if results.get("call", (None,))[0] != site:
         with torch.inference_mode():
@@ -100,16 +100,16 @@ def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
         ordered = calls if kind == "encoder" else reversed(calls)
         words = next((call.output for call in ordered if call.module is module), None)
         tokens[kind] = states and _embedded_tokens(loaded, floats(states[0]), words, adds_positions)
-    own, other = tokens.get("encoder", tokens["decoder"]), tokens["decoder"]
-    if own is None:
+    input_tokens, decoder_tokens = tokens.get("encoder", tokens["decoder"]), tokens["decoder"]
+    if input_tokens is None:
         return None
     return Origin(
         query,
         query if torch.equal(query, key) else key,
         *(parts[name].linear for name in NAMES),
         projections.w_o,
-        query_tokens=own if site.kind == "encoder" else other,
-        key_tokens=other if site.kind == "decoder" else own,
+        query_tokens=input_tokens if site.kind == "encoder" else decoder_tokens,
+        key_tokens=decoder_tokens if site.kind == "decoder" else input_tokens,
         is_normalized=projections.before is not None,
         is_rotary=projections.rotary,
         normalizes_heads=parts["w_q"].normalized or parts["w_k"].normalized,
@@ -117,11 +117,11 @@ def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
 
 
 def _embedded_tokens(loaded: Loaded, first: Tensor, words: Tensor | None, adds_positions: bool) -> Embedded:
-    """Tokens as the first layer reads them, with positions apart if the model adds nothing else.
+    """Embedded tokens that the first layer reads; positions are separate if the model adds nothing else.
 
     Args:
         first: states before the first layer, (B, n, d_model).
-        words: output of the embedding of tokens; None if that was not called.
+        words: output of the embedding of tokens; None if the embedding was not called.
     """
     if words is None or words.shape != first.shape:
         return Embedded(first, None, note=ALL_IN_ONE)
@@ -135,18 +135,18 @@ def _embedded_tokens(loaded: Loaded, first: Tensor, words: Tensor | None, adds_p
 
 
 def _check_words(loaded: Loaded) -> None:
-    """Raise InputError if a model gives no word a logit."""
+    """Raise InputError if a model has no logits of words."""
     if loaded.task not in ("next", "fill", "write"):
         raise refusal(loaded, "it gives no word a logit")
 
 
 def _rerun(loaded: Loaded, record: Record) -> Any:
     """Output of the model for the texts of a record, as in its run."""
-    read = running.inputs(record.sentences, loaded)
+    model_inputs = running.inputs(record.sentences, loaded)
     if record.targets:
-        read["decoder_input_ids"] = running.inputs(record.targets, loaded)["input_ids"]
+        model_inputs["decoder_input_ids"] = running.inputs(record.targets, loaded)["input_ids"]
     lengths = tuple(sentence.length for sentence in record.sentences)
-    return running.run_model(loaded, record.edits, read, lengths)[0]
+    return running.run_model(loaded, record.edits, model_inputs, lengths)[0]
 
 
 def _with_parts(loaded: Loaded, record: Record, modules: StreamModules) -> Stream:
@@ -161,7 +161,7 @@ def _with_parts(loaded: Loaded, record: Record, modules: StreamModules) -> Strea
     }
     parts = StreamParts(
         modules.weights,
-        words if modules.adds_positions else first,  # pictures stand in the place of words
+        words if modules.adds_positions else first,  # without positions, the first states, which also hold pictures
         first - words if modules.adds_positions else None,
         feed_forward,
         by_module[modules.last].input.reshape(first.shape),
@@ -169,8 +169,8 @@ def _with_parts(loaded: Loaded, record: Record, modules: StreamModules) -> Strea
     attention = sum(
         projections.writes(record.step(site).outputs()) for site, projections in modules.weights.sites.items()
     )
-    real = torch.zeros(first.shape[:2], dtype=torch.bool)
-    for row, sentence in zip(real, record.read, strict=True):
+    is_real = torch.zeros(first.shape[:2], dtype=torch.bool)
+    for row, sentence in zip(is_real, record.read, strict=True):
         row[: sentence.length] = True
-    parts.check(attention, record.prediction.logits, record.source, real=real, within=bound(loaded))
+    parts.check(attention, record.prediction.logits, record.source, real=is_real, within=bound(loaded))
     return Stream(modules.weights.readout, tuple(map(floats, states[:-1])), parts)

@@ -1,7 +1,7 @@
 """The tap in models of transformers: attention and mask functions that a model calls by name.
 
-Nothing is changed on a model but the name of its attention, once, when it is loaded. The tap is passed as a keyword
-argument of the call, so two runs never meet.
+The only change to a model is the name of its attention, which is set once, when the model is loaded. The tap is passed
+as a keyword argument of the call, so two runs never share state.
 """
 
 from collections import Counter
@@ -39,8 +39,8 @@ class ModelRun:
     Layers are counted as they are called: some modules do not know their layer, and ALBERT calls one module for all.
 
     Args:
-        layers: layer numbers, for sites whose layer is not the number of calls before.
-        alone: kind of the attention of a model that has only one, if its modules do not say it.
+        layers: layer number of each site whose layer differs from the number of earlier calls of its kind.
+        alone: kind of attention of a model that has only one kind, if its modules do not tell it.
         tap: tap that computes the attention; by default a new one, with the edits.
     """
 
@@ -56,15 +56,15 @@ class ModelRun:
         tap: Tap | None = None,
     ):
         self.modules: list[nn.Module] = []
-        self.by_rule = 0  # calls
+        self.by_rule = 0  # number of calls whose mask was the marker of `rules`
         self.tap = tap or Tap(edits, keep=keep)
         self.lengths = lengths
         self._layers, self._calls = layers, Counter()
-        both = bool(getattr(model.config, "is_encoder_decoder", False))
-        self._kinds = {module: _kind(name, module, alone, both) for name, module in model.named_modules()}
+        has_encoder = bool(getattr(model.config, "is_encoder_decoder", False))
+        self._kinds = {module: _kind(name, module, alone, has_encoder) for name, module in model.named_modules()}
 
     def site(self, module: nn.Module) -> Site:
-        """Site of the call that a module makes now."""
+        """Count an attention call that a module makes, and return its site."""
         kind = self._kinds.get(module)
         if kind is None:
             raise AttnvizError(f"{type(module).__name__} is not a part of the model that is run.")
@@ -92,7 +92,7 @@ def call(model: nn.Module, run: ModelRun, **arguments: Any) -> Any:
 
 @cache
 def register() -> str:
-    """Register the functions with transformers, once per process; gives the name to set on a model."""
+    """Register attnviz's attention and mask with transformers, once per process; return the name to set on a model."""
     from transformers import AttentionInterface, AttentionMaskInterface
 
     AttentionInterface.register(NAME, _attention)
@@ -101,11 +101,11 @@ def register() -> str:
 
 
 def use_on(model: nn.Module) -> bool:
-    """Set the attention of a model by its name; False if the model keeps its own in spite of that."""
+    """Make a model use attnviz's attention; return False if the model keeps its own."""
     if not model._can_set_attn_implementation():
         return False
     parts = model.config.sub_configs
-    if any(map(is_sense, parts)):  # towers keep their own way to see a picture
+    if any(map(is_sense, parts)):  # towers for pictures and sounds keep their own attention
         names = {name: "eager" if is_sense(name) else register() for name in parts}
         model.set_attn_implementation({"": register()} | names)
     else:
@@ -114,7 +114,7 @@ def use_on(model: nn.Module) -> bool:
 
 
 def use_own(model: nn.Module, implementation: str) -> None:
-    """Set an attention of transformers again, for a model that lets it be chosen."""
+    """Make a model use an attention of transformers, such as "sdpa"; models with a fixed attention stay as they are."""
     if model._can_set_attn_implementation():
         model.set_attn_implementation(implementation)
 
@@ -126,9 +126,9 @@ def is_sense(config_name: str) -> bool:
 
 @contextmanager
 def rules() -> Iterator[None]:
-    """Context manager in which models pass on one NaN in the shape of a causal mask: a sign that needs no memory.
+    """Context manager that replaces causal masks by a marker: one NaN, expanded to the shape of a mask without memory.
 
-    A mask of 32,768 tokens takes 9 GB. A model that adds the sign to scores gives no numbers, which `trial` notices.
+    A mask of 32,768 tokens takes 9 GB. If a model adds the marker to its scores, its outputs are NaN; `trial` checks.
     """
     token = _rules.set(True)
     try:
@@ -138,9 +138,10 @@ def rules() -> Iterator[None]:
 
 
 def _mask(*args: Any, **kwargs: Any) -> Tensor:
-    """Mask that eager attention adds. It is always explicit: decoders without it would see the future.
+    """Make the mask that eager attention adds, or the marker of `rules`.
 
-    It holds numbers, not booleans: parts of a model that compute attention in their own code add it to their scores.
+    The mask is never left out, as decoders would see the future. It holds numbers, not booleans: parts of a model that
+    compute attention in their own code add it to their scores.
     """
     from transformers.masking_utils import causal_mask_function, eager_mask
 
@@ -148,13 +149,13 @@ def _mask(*args: Any, **kwargs: Any) -> Tensor:
         padding, queries, keys = kwargs.get("attention_mask"), kwargs["q_length"], kwargs["kv_length"]
         is_whole = queries == keys and not kwargs.get("q_offset", 0) and not kwargs.get("kv_offset", 0)
         if is_whole and (padding is None or bool(padding.all())):
-            sign = torch.full((1, 1, 1, 1), torch.nan, dtype=kwargs["dtype"], device=kwargs["device"])
-            return sign.expand(kwargs["batch_size"], 1, queries, keys)
+            marker = torch.full((1, 1, 1, 1), torch.nan, dtype=kwargs["dtype"], device=kwargs["device"])
+            return marker.expand(kwargs["batch_size"], 1, queries, keys)
     return eager_mask(*args, **kwargs | {"allow_is_bidirectional_skip": False})
 
 
 def _is_rule(mask: Tensor | None) -> bool:
-    """Whether a mask, or a part of one, is the sign of `rules`."""
+    """Whether a mask, or a part of a mask, is the marker of `rules`."""
     return mask is not None and mask.dim() == 4 and mask.stride()[2:] == (0, 0) and bool(mask[0, 0, 0, 0].isnan())
 
 
@@ -175,10 +176,12 @@ def _attention(
     position_bias: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention for transformers: (B, H, n, d) in, where key and value may have fewer heads; (B, n, H, d_v) out.
+    """Compute attention for transformers, (B, n, H, d_v), from queries, keys and values, (B, H, n, d).
+
+    Keys and values may have fewer heads than queries.
 
     Args:
-        indices: keys that DeepSeek's indexer picks for each query, (B, Q, k).
+        indices: keys that DeepSeek's indexer selects for each query, (B, Q, k).
     """
     if attnviz is None:
         raise AttnvizError(f"{type(module).__name__} does not hand on what attnviz gives it.")
@@ -193,9 +196,9 @@ def _attention(
     else:
         mask, bias = _split_mask_and_bias(attention_mask, position_bias, keys)
     if indices is not None and not by_rule:
-        picked = torch.zeros(len(query), 1, queries, keys, dtype=torch.bool, device=query.device)
-        picked.scatter_(-1, indices.long().unsqueeze(1), True)
-        mask = picked if mask is None else mask & picked
+        selected = torch.zeros(len(query), 1, queries, keys, dtype=torch.bool, device=query.device)
+        selected.scatter_(-1, indices.long().unsqueeze(1), True)
+        mask = selected if mask is None else mask & selected
     output = attnviz.tap.attend(
         query,
         key,
@@ -209,7 +212,7 @@ def _attention(
 
 
 def _split_mask_and_bias(mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor | None, Tensor | None]:
-    """The mask as booleans, and the bias added to the scores; a float mask may hold both."""
+    """Split a mask into a boolean mask and a bias that is added to the scores; a float mask may hold both."""
     if mask is not None:
         mask = mask[..., :keys]
         if mask.dtype is not torch.bool:
@@ -225,13 +228,15 @@ def _split_mask_and_bias(mask: Tensor | None, bias: Tensor | None, keys: int) ->
 def before(
     modules: Iterable[nn.Module], change: Callable[[nn.Module, tuple, dict[str, Any]], tuple[tuple, dict[str, Any]]]
 ) -> Iterator[None]:
-    """Context manager in which `change` gives the modules other arguments, for calls in this thread alone."""
+    """Context manager that passes the arguments of modules through `change` before each call, in this thread alone."""
     thread = get_ident()
 
-    def enter(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
+    def change_arguments(
+        module: nn.Module, arguments: tuple, named: dict[str, Any]
+    ) -> tuple[tuple, dict[str, Any]] | None:
         return change(module, arguments, named) if get_ident() == thread else None
 
-    hooks = [module.register_forward_pre_hook(enter, with_kwargs=True) for module in modules]
+    hooks = [module.register_forward_pre_hook(change_arguments, with_kwargs=True) for module in modules]
     try:
         yield
     finally:

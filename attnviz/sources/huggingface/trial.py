@@ -1,9 +1,9 @@
 """First runs of a loaded model: whether it runs, which attention can be shown, and where it is changed.
 
-With attnviz's attention, a model must give the same numbers as it was loaded, and each attention call must have one map
-of all queries and keys. If only the eager implementation of the model gives these numbers, this is a finding. If none
-does, the model runs as it was loaded, and its attention is captured in its own code. Each combination of class,
-configuration and implementation is tested once in a process.
+With attnviz's attention, a model must give the same outputs as with its own attention, and each attention call must
+have one map of all queries and keys. If only the eager implementation of the model gives the same outputs, this is
+reported as a finding. If no implementation does, the model runs as it was loaded, and its attention is captured in its
+own code. Each combination of class, configuration and implementation is tested once per process.
 """
 
 import re
@@ -42,14 +42,14 @@ MIXERS = {
 FEED_FORWARD = re.compile("norm|mlp|moe")
 """Pattern for the name and class of every module in a layer that is only feed-forward."""
 ROUNDING = 0.01
-"""Largest difference of hidden states, in parts of their norm, computed in two ways in float32."""
+"""Largest difference that counts as rounding in float32, as a share of the norm of the hidden states."""
 
 _trials: dict[Hashable, Trial] = {}
 """Cached trials by class, configuration and implementation."""
 
 
 def tried(loaded: Loaded) -> Loaded:
-    """Add the trial to a loaded model; models with the same class, configuration and implementation share it.
+    """Add the results of the first runs to a model; models of one class, configuration and implementation share them.
 
     Raises:
         AttnvizError: if the model cannot be run or gives no attention, with the reason.
@@ -70,34 +70,35 @@ def tried(loaded: Loaded) -> Loaded:
 
 
 def _first_trial(loaded: Loaded) -> Trial:
-    """Trial with attnviz's attention, or, if the model does not take it or gives other numbers, of a captured run."""
+    """Try a model with attnviz's attention; if it fails or its outputs change, capture a run in its own code."""
     if tapped.use_on(loaded.model):
         try:
             return _tap_trial(loaded)
         except (Canceled, InputError):
             raise
-        except Exception as error:  # an error of the model itself comes again in the captured run
+        except Exception as error:  # an error of the model itself occurs again in the captured run
             getLogger(__name__).info("%s is captured in its own code: %s", loaded.name, error)
     tapped.use_own(loaded.model, loaded.implementation)
     return _capture_trial(loaded)
 
 
 def inputs(loaded: Loaded, texts: list[str]) -> Batch:
-    """Make inputs of a run: texts cut to the model's longest text, with token ids that have an embedding.
+    """Make the inputs of a run: texts cut to the maximum length of the model, with token ids that have an embedding.
 
     The decoder of an encoder-decoder model reads one token less than its encoder.
     """
 
     def fit(sentence: Sentence) -> Sentence:
+        """Cut a sentence to the maximum length, and replace each id without an embedding by an id that has one."""
         tokens = tuple(replace(token, id=token.id % loaded.vocabulary) for token in sentence.tokens[: loaded.longest])
         return replace(sentence, tokens=tokens, length=min(sentence.length, len(tokens)))
 
     sentences = tuple(map(fit, reading.sentences(loaded.tokenizer, texts)))
-    read = running.inputs(sentences, loaded)
+    model_inputs = running.inputs(sentences, loaded)
     if loaded.task == "write":
-        start = torch.full_like(read["input_ids"][:, :1], running.begins_with(loaded.model) % loaded.vocabulary)
-        read["decoder_input_ids"] = torch.cat([start, read["input_ids"][:, 2:]], 1)
-    return read, tuple(sentence.length for sentence in sentences)
+        start = torch.full_like(model_inputs["input_ids"][:, :1], running.begins_with(loaded.model) % loaded.vocabulary)
+        model_inputs["decoder_input_ids"] = torch.cat([start, model_inputs["input_ids"][:, 2:]], 1)
+    return model_inputs, tuple(sentence.length for sentence in sentences)
 
 
 def _tap_trial(loaded: Loaded) -> Trial:
@@ -106,12 +107,13 @@ def _tap_trial(loaded: Loaded) -> Trial:
     The second run is necessary because some implementations omit the mask if there is no padding.
 
     Raises:
-        AttnvizError: if not all of the model's attention goes through the tap, or its numbers differ.
+        AttnvizError: if a part of the model's attention does not go through the tap, or the outputs differ from those
+            of the model's own attention.
     """
     model, name = loaded.model, type(loaded.model).__name__
-    unpadded = loaded.task == "labels" and model.config.get_text_config().pad_token_id is None
+    cannot_pad = loaded.task == "labels" and model.config.get_text_config().pad_token_id is None
     single = inputs(loaded, TEXTS[1:])
-    batch = single if unpadded else inputs(loaded, TEXTS)
+    batch = single if cannot_pad else inputs(loaded, TEXTS)
     output, run = _run_tapped(model, *batch)
     steps, hidden = run.tap.steps, running.hidden(output)
     if not (steps and _are_whole(steps, batch[0])):
@@ -132,10 +134,10 @@ def _tap_trial(loaded: Loaded) -> Trial:
 
 
 def _output_by_rule(model: nn.Module, batch: Batch, expected: Tensor) -> Any:
-    """Output of a text with a causal rule in place of a mask; None if the model changes the rule or the numbers differ.
+    """Run a text with the marker of `tapped.rules` as its mask; None if the model changes the marker or the output.
 
     Args:
-        expected: hidden states of the same text in a batch.
+        expected: hidden states of the same text, computed in a batch with a real mask.
     """
     try:
         with tapped.rules():
@@ -145,13 +147,13 @@ def _output_by_rule(model: nn.Module, batch: Batch, expected: Tensor) -> Any:
     except Exception:  # the model does more with a mask than pass it to the attention
         return None
     hidden = running.hidden(output)[0]
-    same = hidden.isfinite().all() and not differ(hidden, expected)
+    is_same = hidden.isfinite().all() and not differ(hidden, expected)
     softmax_steps = [step for step in run.tap.steps if step.mixing == "softmax"]
-    return output if run.by_rule == len(softmax_steps) and same else None
+    return output if run.by_rule == len(softmax_steps) and is_same else None
 
 
 def _compare(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[str, ...]:
-    """Compare runs through the tap with the model as loaded; give a finding if only its eager implementation agrees.
+    """Compare runs through the tap with the model's own attention; return a finding if only the eager one agrees.
 
     Raises:
         AttnvizError: if no implementation agrees.
@@ -161,7 +163,7 @@ def _compare(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[
         tapped.use_own(model, implementation)
         try:
             with torch.inference_mode():
-                own = [model(**read, **running.settings(model)) for read, _ in batches]
+                own_outputs = [model(**model_inputs, **running.settings(model)) for model_inputs, _ in batches]
         except Canceled:
             raise
         except Exception as error:
@@ -171,76 +173,79 @@ def _compare(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[
             continue
         finally:
             tapped.use_on(model)
-        size = _difference(outputs, own, batches)
+        size = _difference(outputs, own_outputs, batches)
         if not size:
             return (f"{finding}. Its eager attention is shown",) if finding else ()
-        finding = f"{name} answers otherwise under {implementation} than under eager: {size}"
+        finding = f"{name} gives other outputs under {implementation} than under eager: {size}"
     raise AttnvizError(f"{name} gives other numbers with attnviz's attention than with its own.")
 
 
-def _difference(outputs: list[Any], own: list[Any], batches: list[Batch]) -> str:
-    """Largest difference of two answers, and the largest number in the model's own answer: "0.48 of 0.47".
+def _difference(outputs: list[Any], own_outputs: list[Any], batches: list[Batch]) -> str:
+    """Largest difference between the outputs of two runs, and the largest of the model's own outputs: "0.48 of 0.47".
 
-    An empty string if their hidden states agree; padding does not count.
+    An empty string if the hidden states agree. Padding is not compared.
     """
-    same, pairs = True, []
-    for ours, expected, (read, lengths) in zip(outputs, own, batches, strict=True):
-        real = (None,) * len(lengths) if "decoder_input_ids" in read else lengths
-        hidden, states = running.hidden(ours), running.hidden(expected)
-        same = same and hidden.shape == states.shape and not any(map(differ, hidden, states, real))
-        mine, theirs = getattr(ours, "logits", None), getattr(expected, "logits", None)
-        if mine is None or theirs is None:
-            mine, theirs = hidden, states
-        if theirs.dim() == 3:
-            mine, theirs = (torch.cat([row[:n] for row, n in zip(x, real, strict=True)]) for x in (mine, theirs))
-        pairs.append((float((mine - theirs).abs().max()), float(theirs.abs().max())))
-    return "" if same else "{:.2g} of {:.2g}".format(*max(pairs))
+    is_same, pairs = True, []
+    for output, expected, (model_inputs, lengths) in zip(outputs, own_outputs, batches, strict=True):
+        real = (None,) * len(lengths) if "decoder_input_ids" in model_inputs else lengths
+        hidden, states = running.hidden(output), running.hidden(expected)
+        is_same = is_same and hidden.shape == states.shape and not any(map(differ, hidden, states, real))
+        logits, own_logits = getattr(output, "logits", None), getattr(expected, "logits", None)
+        if logits is None or own_logits is None:
+            logits, own_logits = hidden, states
+        if own_logits.dim() == 3:
+            logits, own_logits = (
+                torch.cat([row[:n] for row, n in zip(x, real, strict=True)]) for x in (logits, own_logits)
+            )
+        pairs.append((float((logits - own_logits).abs().max()), float(own_logits.abs().max())))
+    return "" if is_same else "{:.2g} of {:.2g}".format(*max(pairs))
 
 
 def differ(hidden: Tensor, expected: Tensor, length: int | None = None) -> bool:
-    """Whether hidden states of one sentence differ, without padding; NaN does not: a broken model is shown as it is.
+    """Whether hidden states of one sentence differ by more than rounding, without its padding.
 
-    Rounding is far below the bound, another formula is above it. In 16 bits the bound is ten times as large.
+    The bound is far above rounding and below the effect of another formula; in 16 bits it is ten times as large. NaN
+    counts as equal, so that a broken model is shown as it is.
     """
-    off, own = (hidden - expected)[:length].double().norm(), expected[:length].double().norm()
-    return bool(off > (ROUNDING if hidden.dtype.itemsize > 2 else 10 * ROUNDING) * own)
+    difference, size = (hidden - expected)[:length].double().norm(), expected[:length].double().norm()
+    return bool(difference > (ROUNDING if hidden.dtype.itemsize > 2 else 10 * ROUNDING) * size)
 
 
-def _are_whole(steps: Sequence[Step], read: dict[str, Tensor]) -> bool:
+def _are_whole(steps: Sequence[Step], model_inputs: dict[str, Tensor]) -> bool:
     """Whether each step is one map of all queries and keys."""
-    n = read["input_ids"].shape[1]
-    m = read.get("decoder_input_ids", read["input_ids"]).shape[1]
+    n = model_inputs["input_ids"].shape[1]
+    m = model_inputs.get("decoder_input_ids", model_inputs["input_ids"]).shape[1]
     sizes = {"encoder": (n, n), "decoder": (m, m), "cross": (m, n)}
     return all((step.shape[2], step.shape[3] - step.has_sink) == sizes[step.site.kind] for step in steps)
 
 
 def _capture_trial(loaded: Loaded) -> Trial:
-    """Run a model in its own code, and capture its attention calls there.
+    """Run a model as it was loaded, and capture the attention calls in its own code.
 
     Raises:
         InputError: if its attention is not one map of all queries and keys.
     """
     model = loaded.model
-    read, _ = inputs(loaded, TEXTS)
+    model_inputs, _ = inputs(loaded, TEXTS)
     with torch.inference_mode(), capture(model) as captured:
-        output = model(**read, **running.settings(model))
-    width, steps = _width(loaded, running.hidden(output), read), ()
-    with suppress(AttnvizError):  # no call of attention was seen
+        output = model(**model_inputs, **running.settings(model))
+    width, steps = _width(loaded, running.hidden(output), model_inputs), ()
+    with suppress(AttnvizError):  # no attention call was captured
         steps = captured.steps
     layers, unseen = _not_shown(output, {step.site: step.site.layer for step in steps})
-    hidden = any(call.why_not for call in captured.calls) or any(step.weights_only for step in steps)
-    if not steps or hidden or layers or not _are_whole(steps, read):
+    is_partial = any(call.why_not for call in captured.calls) or any(step.weights_only for step in steps)
+    if not steps or is_partial or layers or not _are_whole(steps, model_inputs):
         what = "has no attention that is one map of all queries and keys, so attnviz cannot show it"
         raise InputError(f"{faults.name(loaded.name)} ({type(model).__name__}) {what}.")
     return Trial({step.site: step.num_heads for step in steps}, width, unseen, calls=captured.sites)
 
 
-def _run_tapped(model: nn.Module, read: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Any, ModelRun]:
-    """Run a model through the tap; linear attention answers with its maps, so that these are compared, too."""
+def _run_tapped(model: nn.Module, model_inputs: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Any, ModelRun]:
+    """Run a model through the tap; linear attention returns weights · values, so that its maps are compared, too."""
     run = ModelRun(model, Edits(), lengths)
     run.tap.remakes = True
     with torch.inference_mode():
-        return tapped.call(model, run, **read, **running.settings(model)), run
+        return tapped.call(model, run, **model_inputs, **running.settings(model)), run
 
 
 def _is_causal(step: Step) -> bool:
@@ -255,9 +260,9 @@ def _layer_number(model: nn.Module, module: nn.Module) -> int:
     return int(next((part for part in reversed(path.split(".")) if part.isdecimal()), -1))
 
 
-def _width(loaded: Loaded, hidden: Tensor, read: dict[str, Tensor]) -> int:
+def _width(loaded: Loaded, hidden: Tensor, model_inputs: dict[str, Tensor]) -> int:
     """Width of the hidden states; raise InputError if there is not one vector for each token."""
-    rows = read.get("decoder_input_ids", read["input_ids"]).shape
+    rows = model_inputs.get("decoder_input_ids", model_inputs["input_ids"]).shape
     if hidden.shape[:2] == rows:
         return hidden.shape[-1]
     what = f"gives hidden states of {tuple(hidden.shape)} for {rows[1]} tokens"
@@ -272,7 +277,7 @@ def _width(loaded: Loaded, hidden: Tensor, read: dict[str, Tensor]) -> int:
 def _not_shown(
     output: Any, layer_numbers: dict[Site, int], lists: Sequence[nn.ModuleList] = ()
 ) -> tuple[dict[Site, int], str | None]:
-    """Describe the attention of a model that is not shown, by the number of layers with hidden states.
+    """Describe the attention that is not shown, found by comparing the sites with the layers that return hidden states.
 
     Args:
         layer_numbers: number in the model of the layer of each site.
@@ -296,8 +301,8 @@ def _not_shown(
             )
         elif total and not numbers:
             sentences.append(f"the {kind} attention is not shown: its layers work in code of their own")
-        elif others := _other_parts(lists, total, {*numbers.values()}):
-            sentences.append(f"of {total} {kind} layers, counted from 0, {others}")
+        elif hidden_parts := _other_parts(lists, total, {*numbers.values()}):
+            sentences.append(f"of {total} {kind} layers, counted from 0, {hidden_parts}")
         elif len(numbers) < total:
             listed = ", ".join(str(number) for number in numbers.values())
             sentences.append(

@@ -47,7 +47,7 @@ def test_a_mask_that_is_lost_under_sdpa_is_named_with_its_size(doge):
     (sentence,) = source.findings
 
     sizes = re.fullmatch(
-        r"DogeForCausalLM answers otherwise under sdpa than under eager: (\S+) of (\S+)\. .*", sentence
+        r"DogeForCausalLM gives other outputs under sdpa than under eager: (\S+) of (\S+)\. .*", sentence
     )
     assert record.findings == (sentence,)
     assert [float(sizes[1]), float(sizes[2])] == pytest.approx([float(off), float(most)], rel=0.06)
