@@ -103,7 +103,7 @@ def captured_output(
     parts = dict(zip(("query", "key", "value"), map(lead.fold, tensors), strict=True))
     call = mode.call(place, hides_future(mask), **parts, mask=mask, scoring=replace(scoring, bias=bias))
     stored = mode.keep(call, place)
-    output = mode.edited(call, lead.fold(own), dropout_p) if call.is_edited else lead.fold(own)
+    output = mode.edited_output(call, lead.fold(own), dropout_p) if call.is_edited else lead.fold(own)
     if not dropout_p:
         stored.samples = (Sample.of(output, tensors[0].dtype, is_output=True),)
     result = lead.unfold(output).to(own.dtype) if call.is_edited else own

@@ -101,7 +101,7 @@ class Mode(Watched, TorchFunctionMode):
             result = PARTS[name](self, func, args, kwargs)
         else:
             result = func(*args, **kwargs)
-        if self._unsorted is not None:
+        if self._order_unknown is not None:
             self.check_order(result)
         if isinstance(result, Tensor) and name not in UNREAD:
             carry(self.tracked, func, name, args, kwargs, result)

@@ -130,7 +130,7 @@ def _register_softmax(
 ) -> Tensor | None:
     """Register a softmax until its weights meet values; gives edited weights if edits act here, else None."""
     of_product = form == LOST or isinstance(form, Scores)
-    form = form.facing(axis) if isinstance(form, Scores) else None
+    form = form.for_softmax(axis) if isinstance(form, Scores) else None
     if form is None and not of_product and any(size > 1 for size in weights.shape[axis + 1 :]):
         return None  # a softmax over features, as in linear attention
     axes = (*(other for other in range(weights.dim()) if other != axis), axis)
@@ -210,20 +210,23 @@ def _replace_tensor(arguments: Any, old: Tensor, new: Tensor) -> Any:
 
 
 def _meet_values(mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]) -> Tensor | None:
-    """Complete the call whose weights are on one side of a product, in the axis order `order` of the softmax. Return
-    edited weights to multiply, or None."""
+    """Match a softmax with the product that multiplies its weights by values; refuse it if that is not attention.
+
+    The weights are on `side` of the product, 0 or 1; `order` permutes this side to the axes of the softmax, keys last.
+    Return edited weights to multiply instead, or None.
+    """
     own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
     tensor, values = product.sides[side], product.sides[1 - side]
     *rest, keys = (own[axis] for axis in order)
     has_scores = pending.call is not None and not pending.call.weights_only
-    if keys not in other or keys in out:
+    if keys not in other or keys in out:  # the product does not sum over the keys
         summed = [letter for letter in own if letter in other and letter not in out]
         if summed and keys not in other and rest[-1:] != summed[:1]:
             pending.refuse("mixes the weights of heads or queries after the softmax")
         elif summed and pending.of_product:
             axes = f"the softmax is over axis {own.index(keys)}, and the values are summed over axis"
             pending.refuse(f"{axes} {own.index(summed[0])} of {len(own)}: {WRONG_AXIS}")
-    elif has_scores and rest[-1] in other:
+    elif has_scores and rest[-1] in other:  # the values have an axis of queries
         mode.captured.notes.append(f"{pending.name} adds values that differ between queries")
     elif is_learned(values):  # a table of words or classes
         pending.is_placed = True

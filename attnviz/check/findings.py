@@ -173,7 +173,7 @@ class Laid:
         """Make a finding about the True cells, boolean (B, H, Q, K), or (B, H, Q) for rows; [] if no cell is True.
 
         Args:
-            noun: noun for a cell; the message then begins with the number of cells.
+            noun: noun for a cell, put with its number before the message: "3 rows" + " of NaN only: ...".
         """
         total = 0 if cells is None else int(cells.count_nonzero())
         if cells is not None and not total:

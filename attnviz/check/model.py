@@ -232,7 +232,7 @@ class _Check:
                 self.source, self.alone, self.edits, promised=promised, report=report, targets=targets
             )
         except UnsteadyError as error:
-            fix = "Call model.eval(), and write F.dropout(x, p, self.training): it is on in evaluation without that."
+            fix = "Call model.eval(), and write F.dropout(x, p, self.training): or dropout stays on in evaluation."
             return self.findings.append(Finding("random", "error", str(error), fix))
         except NotFiniteError as error:
             return self.findings.append(Finding("nan", "error", str(error)))
@@ -247,7 +247,7 @@ class _Check:
                 self.findings.append(Finding("padding", "error", message, "Mask by the padding id alone: ids != pad."))
         result = f"no output moved with a token that its mask hides ({test.promise})."
         if test.is_blind:
-            self.skipped.append("Hidden tokens: not tested. No output moved with another token than its own.")
+            self.skipped.append("Hidden tokens: not tested. No output changed when any other token was changed.")
         elif test.pairs:
             (queries, keys), leaks = test.leaks.shape, test.leaks
             opening = (s.site for s in self.targets if (moves.open_cells(s)[:queries, :keys] & leaks).any())

@@ -234,7 +234,7 @@ def tolerance(array: Tensor) -> float:
 
 
 def check_weights(laid: Laid, intent: Intent | None, tokens: Tensor | None, near: float) -> ArrayReport:
-    """Report whether the weights hide the future, and their errors; `near` is the allowed error of the sum of a row."""
+    """Report whether the weights hide the future, and their errors; row sums may differ from 1 by up to `near`."""
     values = laid.values
     nan, valid = values.isnan(), values.isfinite().all(-1)
     rows, weights = nan.all(-1), values.nan_to_num(0.0, 0.0, 0.0)

@@ -109,7 +109,7 @@ def _model(options: Namespace) -> int:
     try:
         source = _load(name)
     except AttnvizError as error:
-        if (finding := of_capture(str(error))).severity == "note":  # not an error about attention that cannot be read
+        if (finding := of_capture(str(error))).severity == "note":  # any other error than unreadable attention
             raise
         return _show(Report(findings=(finding,)), options)
     if isinstance(source, Mapping):
@@ -117,7 +117,9 @@ def _model(options: Namespace) -> int:
         return _batch(source, options)
     if options.pad is not None:
         if not isinstance(source, Wrapped):
-            raise InputError("--pad applies to batches and to models from attnviz.wrap; this one names its padding.")
+            raise InputError(
+                "--pad applies to batches and to models from attnviz.wrap; this model has its own padding."
+            )
         source = source if options.pad == "none" else source.with_padding(options.pad)
     text = request.texts(text)[0] if text else None
     tests = {

@@ -256,7 +256,7 @@ def _edits(options: Namespace, choices: Choices, source: Source, site: Site) -> 
 def _notes(source: Source, request: Request) -> Iterable[str]:
     """Yield notes about unknown words, with similar known words, and about the cost of a slow run."""
     unknown = {} if request.pictures else source.unknown([*request.texts])
-    words = [_quotes([word]) + (f" (it knows {_quotes(near)})" if near else "") for word, near in unknown.items()]
+    words = [_quote([word]) + (f" (it knows {_quote(near)})" if near else "") for word, near in unknown.items()]
     if words:
         more = f" and {len(words) - 10} more words" if len(words) > 10 else ""
         yield f"'{source.name}' does not know {', '.join(words[:10])}{more} and reads {source.unknown_token}."
@@ -266,5 +266,5 @@ def _notes(source: Source, request: Request) -> Iterable[str]:
             yield f"{cost}."
 
 
-def _quotes(words: Iterable[str]) -> str:
+def _quote(words: Iterable[str]) -> str:
     return ", ".join(f"“{visible_text(word)}”" for word in words)

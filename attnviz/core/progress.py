@@ -69,15 +69,15 @@ def watched(progress: Progress) -> Iterator[None]:
 def counted(of: int) -> Iterator[Callable[..., bool]]:
     """Context manager in which progress counts items, such as heads or texts, instead of attention calls.
 
-    Yields a function `report(done, of, text)`, which returns whether to continue, and raises `Canceled` as `tell`
-    does.
+    Yields the function `report` below, which raises `Canceled` as `tell` does.
     """
     run = _current.get() or Progress(of)
     run.calls, run.done, run.part = of, 0, 0.0
 
     def report(done: int, of: int, text: str = "") -> bool:
+        """Report `done` of `of` items as finished, and `text` as the text so far; return whether to continue."""
         run.calls, run.done, run.text = of, done, text
-        tell(0.0)
+        tell(0.0)  # nothing of the next item is finished
         return not run.is_enough
 
     calls = Progress(1)

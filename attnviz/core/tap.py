@@ -232,7 +232,7 @@ def silence(output: Tensor, heads_off: frozenset[int], alone: tuple[frozenset[in
 
 @dataclass(frozen=True)
 class BiasBesideSink(Bias):
-    """A bias for the keys before a sink; the bias of the sink is 0."""
+    """A bias for the keys before a sink, whose own bias is 0; `sink` is its index, so there are as many other keys."""
 
     bias: Bias
     sink: int
@@ -249,7 +249,7 @@ class BiasBesideSink(Bias):
 
 @dataclass(frozen=True)
 class MaskBesideSink(Wrapper):
-    """A mask extended by one key, the sink, to which every query may attend."""
+    """A mask extended by one key, the sink, to which every query may attend; `sink` is the index of that key."""
 
     sink: int
 

@@ -63,7 +63,7 @@ class WindowGrid:
         places = self.places
         return self.mask.allows(places[:, :, None], places[:, None, :], torch.zeros(1, 1, 1, dtype=torch.int64))
 
-    def apart(self, mask: Tensor | None, bias: Tensor | None, batch: int) -> tuple[Tensor, Tensor] | None:
+    def split_mask(self, mask: Tensor | None, bias: Tensor | None, batch: int) -> tuple[Tensor, Tensor] | None:
         """Split what a model adds to the scores into the mask of rolled windows and the bias that all windows share.
 
         Args:

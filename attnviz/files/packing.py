@@ -177,7 +177,7 @@ def _fields(kind: type, values: dict[str, Any], store: Store) -> dict[str, Any]:
 
 
 def _picture(values: list, store: Store) -> Picture:
-    """Convert [tensor of pixels, seconds] to a picture, checked."""
+    """Convert [name of the pixel tensor, seconds] to a picture, and check its size and type."""
     pixels, seconds = store.get(values[0]), float(values[1])
     small = pixels.dim() == 3 and max(pixels.shape[:2]) <= SIDE and pixels.numel() > 0
     _check(small and pixels.shape[2] == 3 and pixels.dtype is torch.uint8, "a picture has a wrong shape or type")
@@ -186,7 +186,7 @@ def _picture(values: list, store: Store) -> Picture:
 
 
 def _sentence(values: dict[str, Any], store: Store) -> Sentence:
-    """Convert a JSON object to a sentence, checked; the boxes of its tokens are a separate entry."""
+    """Convert a JSON object, with the boxes of the tokens as an extra entry, to a sentence, and check its numbers."""
     sentence = Sentence(**_fields(Sentence, values, store))
     if values.get("boxes"):
         boxes = unpack(tuple[Box | None, ...], values["boxes"], store, "boxes")
@@ -242,6 +242,7 @@ def _sink(value: Any, store: Store) -> int:
 
 
 def _edits(values: dict[str, Any], store: Store) -> Edits:
+    """Convert a JSON object to edits."""
     kind = Resolved if "each_off" in values else Edits
     return kind(**{name: unpack(_hints(kind)[name], value, store, name) for name, value in values.items()})
 

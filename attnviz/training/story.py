@@ -128,7 +128,7 @@ def cells(kind: str, story: Story, test: HardWord) -> dict[str, tuple[int, tuple
 
 
 @torch.inference_mode()
-def looks(model: LanguageModel, kind: str, tested: list[Case]) -> dict[Head, dict[str, Look]]:
+def measure_heads(model: LanguageModel, kind: str, tested: list[Case]) -> dict[Head, dict[str, Look]]:
     """Measure the attention of each head at tested words of a kind, by the names of ROLES."""
     read, tap = tensors([story for story, _ in tested])[0], Tap()
     model(read, tap=tap)
@@ -136,8 +136,8 @@ def looks(model: LanguageModel, kind: str, tested: list[Case]) -> dict[Head, dic
     for sentence, (story, test) in enumerate(tested):
         for name, (row, positions) in cells(kind, story, test).items():
             named.setdefault(name, []).append((sentence, row, [position + 1 for position in positions]))
-    patterns = {name: probe.marked((*read.shape, read.shape[1]), rows) for name, rows in named.items()}
-    return probe.looks(tap.steps, {"decoder": patterns})
+    patterns = {name: probe.pattern_of((*read.shape, read.shape[1]), rows) for name, rows in named.items()}
+    return probe.measure_heads(tap.steps, {"decoder": patterns})
 
 
 def correct_by_pairs(tested: list[Case], count: int = 20_000) -> float:
@@ -155,14 +155,14 @@ def card(number: int) -> dict[str, Any]:
     """Measure the shipped model on `number` held-out words of each kind, and make its card."""
     model = trained.load(RECIPE.name)
     tested = {kind: cases(kind, number) for kind in KINDS}
-    where = {kind: looks(model, kind, tested[kind]) for kind in KINDS}
+    where = {kind: measure_heads(model, kind, tested[kind]) for kind in KINDS}
     heads = list(where["verb"])
     last = [head for head in heads if head[0] == heads[-1][0]]
 
-    def right(kind: str, *off: Head) -> float:
+    def accuracy(kind: str, *off: Head) -> float:
         return correct(model, tested[kind], Edits(heads_off=off))
 
-    without = {kind: {head: right(kind, head) for head in heads} for kind in KINDS}
+    without = {kind: {head: accuracy(kind, head) for head in heads} for kind in KINDS}
     needed = {kind: min(last, key=without[kind].__getitem__) for kind in KINDS}
     article = min(heads, key=lambda head: (head in last, without["verb"][head]))
     roles = [("verb", "verb", needed["verb"]), ("verb", "the", article)]
@@ -174,9 +174,9 @@ def card(number: int) -> dict[str, Any]:
         ("name", "names right where one of two must come again", None),
     ):
         measured += [
-            (f"{what}, in {number:,} held-out stories", right(kind), goal),
+            (f"{what}, in {number:,} held-out stories", accuracy(kind), goal),
             (f"{kind}s right if guessed from the word before alone", correct_by_pairs(tested[kind]), None),
-            (f"{kind}s right with every head of the last layer off", right(kind, *last), None),
+            (f"{kind}s right with every head of the last layer off", accuracy(kind, *last), None),
         ]
     findings = [
         finding
@@ -184,7 +184,7 @@ def card(number: int) -> dict[str, Any]:
         for finding in probe.findings(
             {head: {name: where[kind][head][name]}},
             ROLES,
-            partial(right, kind),
+            partial(accuracy, kind),
             texts=f"{number:,} held-out stories",
             answers=f"{kind}s",
         )

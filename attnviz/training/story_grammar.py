@@ -34,7 +34,7 @@ class Noun:
 
 @dataclass(frozen=True)
 class Verb:
-    """Forms of a verb: they sit, it sits, it sat, and they sat if that form differs."""
+    """Forms of a verb: (they) sit, (it) sits, (it) sat; and the past with "they" if it differs, as in "were"."""
 
     many: str
     single: str
@@ -62,6 +62,7 @@ def _verbs(text: str) -> tuple[Verb, ...]:
 
 
 def _table(name: str) -> dict[str, list[str]]:
+    """Split each text of a table into words."""
     return {key: text.split() for key, text in _TABLES[name].items()}
 
 
@@ -134,11 +135,11 @@ class Story:
     @property
     def text(self) -> str:
         """The story in normal spelling."""
-        text, begins = "", True
+        text, starts_sentence = "", True
         for word in self.words:
             text += "" if not text or word in ".," else " "
-            text += word.capitalize() if begins or word in _NAMED else word
-            begins = word == "."
+            text += word.capitalize() if starts_sentence or word in _NAMED else word
+            starts_sentence = word == "."
         return text
 
 
@@ -182,6 +183,7 @@ class Writer(Dice):
         self.past = past
 
     def say(self, *phrases: str) -> None:
+        """Append the words of phrases to the story."""
         self.words += [word for phrase in phrases for word in phrase.split()]
 
     def story(self) -> Story | None:
@@ -217,7 +219,7 @@ class Writer(Dice):
         """Write the pronoun of the subject and a predicate."""
         right = subject.noun.pronoun
         if self.misleading(subject).pronoun != right:
-            self.test("pronoun", tuple(pronoun for pronoun in PRONOUNS if pronoun != right), subject)
+            self.add_test("pronoun", tuple(pronoun for pronoun in PRONOUNS if pronoun != right), subject)
         self.say(right)
         self.predicate(subject)
 
@@ -238,7 +240,7 @@ class Writer(Dice):
         self.noun_phrase(self.choose([noun for noun in NOUNS if noun.group == "things"]))
         self.say("to")
         wrong = tuple(name.word for name in NAMES if name != people[taker])
-        self.test("name", wrong, _Subject(people[taker], (sources[taker],), begins))
+        self.add_test("name", wrong, _Subject(people[taker], (sources[taker],), begins))
         self.name(people[taker])
         if self.chance(0.5):
             self.say(self.choose(JOINS))
@@ -271,7 +273,7 @@ class Writer(Dice):
         if subject.noun.group != "people" and self.chance(0.2):
             self.say("that")
             people = [noun for noun in NOUNS if noun.plural == plural and noun.group == "people"]
-            self.either(self.choose([*people, *(() if plural else NAMES[::2])]))
+            self.name_or_phrase(self.choose([*people, *(() if plural else NAMES[::2])]))
             self.say(self.choose(DEEDS["people"]).form(plural, self.past))
         elif subject.kind in BELONGING and self.chance(0.65):
             preposition, *nouns = BELONGING[subject.kind]
@@ -344,27 +346,29 @@ class Writer(Dice):
         names, nouns = (
             [noun for noun in group if noun.pronoun == pronoun and noun.word not in before] for group in (NAMES, NOUNS)
         )
-        self.either(self.choose(names if names and self.chance(0.4) else nouns))
+        self.name_or_phrase(self.choose(names if names and self.chance(0.4) else nouns))
 
     def verb(self, verb: Verb, subject: _Subject) -> None:
         """Write a verb that agrees with the subject; it is tested if the noun before it has the other number."""
         plural = subject.noun.plural
         right, wrong = verb.form(plural, self.past), verb.form(not plural, self.past)
         if right != wrong and self.misleading(subject).plural != plural:
-            self.test("verb", (wrong,), subject)
+            self.add_test("verb", (wrong,), subject)
         self.say(right)
 
     def misleading(self, subject: _Subject) -> Noun:
-        """Find the noun nearest before; the subject's own noun if a word in between reveals its pronoun."""
+        """Return the last noun, which may mislead; the noun of the subject if a word since then reveals its pronoun."""
         position, noun = self.nouns[-1]
         is_nearer = position > subject.source[-1] and _CLUES.isdisjoint(self.words[subject.source[-1] :])
         return noun if is_nearer else subject.noun
 
-    def test(self, kind: str, wrong: tuple[str, ...], subject: _Subject) -> None:
+    def add_test(self, kind: str, wrong: tuple[str, ...], subject: _Subject) -> None:
+        """Mark the next word as tested; `wrong` are its wrong alternatives."""
         opening = " ".join(self.words[subject.begins :])
         self.tested.append(HardWord(kind, len(self.words), wrong, subject.source, opening))
 
-    def either(self, noun: Noun) -> int:
+    def name_or_phrase(self, noun: Noun) -> int:
+        """Write a name, or a noun with its article; return the position of the noun."""
         return self.name(noun) if noun.named else self.noun_phrase(noun)
 
     def noun_phrase(self, noun: Noun, *, definite: bool = True) -> int:

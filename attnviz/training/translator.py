@@ -139,7 +139,7 @@ def cells(pair: Pair) -> dict[tuple[str, str], list[tuple[int, Iterable[int]]]]:
 
 
 @torch.inference_mode()
-def looks(model: EncoderDecoder, pairs: list[Pair]) -> dict[Head, dict[str, Look]]:
+def measure_heads(model: EncoderDecoder, pairs: list[Pair]) -> dict[Head, dict[str, Look]]:
     """Measure the attention of all heads, by the names of ROLES, while the decoder reads the correct French words."""
     read, lengths = padded([read_ids(pair) for pair in pairs])
     before, before_lengths = padded([[START, *FRENCH.ids(pair.french)] for pair in pairs])
@@ -150,14 +150,14 @@ def looks(model: EncoderDecoder, pairs: list[Pair]) -> dict[Head, dict[str, Look
     for kind, role in named[0]:
         rows = ((sentence, *cell) for sentence, places in enumerate(named) for cell in places[kind, role])
         queries = read.shape[1] if kind == "encoder" else before.shape[1]
-        patterns[kind][role] = probe.marked((len(pairs), queries, read.shape[1]), rows)
-    return probe.looks(tap.steps, patterns)
+        patterns[kind][role] = probe.pattern_of((len(pairs), queries, read.shape[1]), rows)
+    return probe.measure_heads(tap.steps, patterns)
 
 
 def card(number: int) -> dict[str, Any]:
     """Measure the shipped model on `number` held-out sentences, and make its card."""
     model, pairs = trained.load(RECIPE.name), held_out_pairs(number, SEED)
-    measured, ablated = looks(model, pairs), pairs[:ABLATED]
+    measured, ablated = measure_heads(model, pairs), pairs[:ABLATED]
     cross = [head for head in measured if head[0].kind == "cross"]
     opens = max(cross, key=lambda head: measured[head]["alignment"].rate)
     aligned, name = measured[opens]["alignment"], f"{opens[0]} head {opens[1]}"
@@ -172,7 +172,7 @@ def card(number: int) -> dict[str, Any]:
             (f"of {number:,} held-out sentences translated right in every word", exact(model, pairs), EXACT),
             (f"of the French words: {name} looks most at an English word that is translated", aligned.rate, ALIGNED),
             ("the same for a head that picks a position by chance", aligned.even, None),
-            ("of the pronouns after because or but: any head looks most at the noun", referring, None),
+            ("of the pronouns after because or but: the best head looks most at the noun", referring, None),
             (f"of {len(ablated):,} sentences translated right with {name} off", exact(model, ablated, opens), None),
             (f"of them with all heads of {opens[0]} off", exact(model, ablated, *layer), None),
         ],

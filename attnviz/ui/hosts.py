@@ -127,7 +127,7 @@ def refusal(headers: Headers, path: str) -> str:
     """Return a sentence that says why a request is refused; empty if the request is allowed."""
     host, origin = headers.get("host"), headers.get("origin")
     if not is_host_allowed(host):
-        return "This app does not answer to that name. STREAMLIT_SERVER_ALLOWED_HOSTS names those that it answers to."
+        return "This host name does not reach the app. STREAMLIT_SERVER_ALLOWED_HOSTS lists the allowed host names."
     if path.endswith(METRICS) and public():
         return "A public app shows no metrics."
     if origin is None or _is_own(origin, host or ""):

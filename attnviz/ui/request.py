@@ -131,15 +131,15 @@ def control(
     visible: bool = True,
     **options: Any,
 ) -> Any:
-    """Draw a widget for a name of the link, and return the value that it shows.
+    """Draw a widget for one setting, and return the value that it shows; settings are stored in the link.
 
     Args:
         widget: function of Streamlit, such as `st.selectbox`.
-        name: name in the link whose value the widget shows and changes.
+        name: name of the setting, as in `link.NAMES`.
         args: further arguments of the widget, such as its options or bounds.
         value: value to show, if it is not the choice itself.
-        step: function from the choices and a reported value to new choices; by default it sets `name` to the value.
-        part: suffix of the key, for several widgets with the same name.
+        step: function from the choices and a reported value to new choices; by default it stores the value.
+        part: suffix of the key, for several widgets of the same setting.
         visible: whether to show the label; screen readers always read it.
     """
     key = f"{name} {part}".strip()

@@ -67,11 +67,11 @@ def file_keeper(mime: str, name: str) -> Callable[[bytes], None]:
     """Return a function that keeps the file of a download in memory until the session's next download.
 
     Streamlit deletes the file after two runs of any session: with many users, this is before the browser has loaded it.
-    The function is called outside of a run but needs the session, so it uses a thread with the context of this run.
     """
     context = get_script_run_ctx()
 
     def keep(content: bytes) -> None:
+        """Store the file. The media manager reads the session from its thread, so a thread with the context runs it."""
         if runtime.exists():
             add = runtime.get_instance().media_file_mgr.add
             thread = add_script_run_ctx(Thread(target=add, args=(content, mime, "made", name, True)), context)

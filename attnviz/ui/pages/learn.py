@@ -202,7 +202,7 @@ def _row(context: Context) -> None:
         for i in visible
     ]
     table(rows, ["key", "q · k", "weight"], numbers=(1, 2))
-    quiet("The output of this row: the value of each word times its weight, and their sum in the last row.")
+    quiet("The output of the query: each line is the value of a word times its weight; the last line is their sum.")
     stage = steps.values_stage(row, len(context.tokens[1]))
     selected = row.query, int(row.weights.argmax())
     values = figures.stage(

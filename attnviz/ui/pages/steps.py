@@ -32,7 +32,7 @@ WHY = {
     "position": "Positions, P, encode the order of the words, which attention itself ignores.",
     "input": "Attention reads X, the output of the layers below. In the first layer X is the embedded tokens, in many "
     "models normalized.",
-    "project": "Each token becomes a query, a key and a value, by one d_model × H·dₖ matrix each for all heads.",
+    "project": "Three matrices, d_model × H·dₖ, turn each token into its query, key and value for all heads.",
     "split": "The vectors are split into heads. Splitting only renames columns: (B, n, H·dₖ) becomes (B, H, n, dₖ).",
     "adjust": "Queries and keys are adjusted before their product. Some models normalize them; many rotate pairs of "
     "numbers by an angle that grows with the position (rotary embedding), so that a product depends on the distance.",
