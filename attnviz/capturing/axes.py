@@ -22,7 +22,7 @@ class Product:
     sides: tuple[Tensor, Tensor]
     letters: tuple[str, str, str]
 
-    def arranged(self, side: int, lead: Sequence[str], positions: str, summed: str) -> Tensor:
+    def arrange(self, side: int, lead: Sequence[str], positions: str, summed: str) -> Tensor:
         """Rearrange one side to (*lead, positions, summed): missing axes get size 1, and all summed axes become one."""
         tensor, own = self.sides[side], self.letters[side]
         tensor = tensor.permute([own.index(letter) for letter in (*lead, *positions, *summed) if letter in own])
@@ -32,9 +32,9 @@ class Product:
         return tensor.reshape(*tensor.shape[: len(lead) + 1], prod(tensor.shape[len(lead) + 1 :]))
 
     def values(self, side: int, lead: Sequence[str], keys: str) -> Tensor:
-        """The values that are multiplied by the weights on side `side`, (*lead, K, d_v)."""
+        """Arrange the side opposite to the weights, which are on side `side`, as values (*lead, K, d_v)."""
         width_letters = "".join(letter for letter in self.letters[1 - side] if letter not in (*lead, keys))
-        value = self.arranged(1 - side, lead, keys, width_letters)
+        value = self.arrange(1 - side, lead, keys, width_letters)
         size = dict(zip(self.letters[side], self.sides[side].shape, strict=True))
         return value.expand(*(size[letter] for letter in lead), *value.shape[-2:])
 

@@ -52,7 +52,7 @@ class Sample:
         coarsest = max((own.dtype, *dtypes), key=lambda dtype: torch.finfo(dtype).eps)
         return cls(rows, own.detach()[:, :, rows].clone(), is_output, coarsest)
 
-    def moved(self, start: int, keys: int, all_keys: int) -> Self:
+    def shift(self, start: int, keys: int, all_keys: int) -> Self:
         """Shift the rows by `start` queries, and pad weights from `keys` to `all_keys` keys; a sink stays last."""
         values = self.own
         if not self.is_output:
@@ -184,7 +184,7 @@ class Run:
         """
         pairs = {site: (self._parts[site][-1][-1], call) for site, call in after.items() if site in self._parts}
         self_sites = [site for site in pairs if site.kind != "cross"]
-        shared_keys = {site: goes_on(*pair) for site, pair in pairs.items()}
+        shared_keys = {site: keys_in_cache(*pair) for site, pair in pairs.items()}
         is_continued = any(shared_keys[site] for site in self_sites)
         is_same_run = is_continued or any(self._is_cut(site, after[site]) for site in self_sites)
         if not self_sites:
@@ -219,8 +219,8 @@ def runs_of(calls: Iterable[Call]) -> list[Run]:
     return runs
 
 
-def goes_on(before: Call, after: Call) -> int | None:
-    """Number of keys that a call has from the call before it, in its cache; None if it does not continue that call."""
+def keys_in_cache(before: Call, after: Call) -> int | None:
+    """Number of keys that a call keeps in its cache from the call before it; None if it does not continue that call."""
     added, used, all_keys = after.shape[2], before.shape[3], after.shape[3]
     if before.site.kind == "cross":
         added = 0
@@ -278,7 +278,7 @@ def _join_passes(calls: list[Call]) -> Call:
     call, start, samples = calls[-1], 0, []
     if len(calls) > 1:
         for part in calls:
-            samples += [sample.moved(start, part.shape[3], call.shape[3]) for sample in part.samples]
+            samples += [sample.shift(start, part.shape[3], call.shape[3]) for sample in part.samples]
             start += part.shape[2]
         call = replace(_concatenate(calls, 2), samples=tuple(samples), offset=calls[0].offset)
     queries, keys = call.shape[2:]
@@ -320,8 +320,8 @@ def _cells(call: Call, cells: Tensor | Mask | float) -> Tensor:
 
 
 def difference(step: Step, samples: Iterable[Sample]) -> tuple[float, float]:
-    """Compare a step with rows that the model computed. Return the largest difference in units of its tolerance (above
-    1: the step is wrong), and the largest difference itself."""
+    """Compare a step with rows that the model computed. Return the largest difference, first as a multiple of its
+    tolerance (above 1, the step is wrong), then relative to the size of the numbers."""
     pairs = [(0.0, 0.0), *(_difference(step, sample) for sample in samples)]
     return tuple(map(max, zip(*pairs, strict=True)))
 

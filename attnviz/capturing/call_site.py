@@ -131,11 +131,11 @@ class Sites:
         self._calls: Counter[str] = Counter()
         self._repeats: Counter[str] = Counter()
         self._read: dict[str, int] = {}
-        self.passed = 0
+        self.num_passes = 0
 
     def begin(self) -> None:
         """Start a new forward pass of the model."""
-        self.passed += bool(self._calls)
+        self.num_passes += bool(self._calls)
         self._calls.clear()
 
     def first(self, place: CallPlace) -> Site | None:
@@ -148,7 +148,7 @@ class Sites:
         `kind` is used only for the first call of a module.
         """
         calls = self._calls if place.in_pass else self._repeats
-        nth, passed = (calls[place.name], self.passed) if place.in_pass else (0, calls[place.name])
+        nth, passed = (calls[place.name], self.num_passes) if place.in_pass else (0, calls[place.name])
         calls[place.name] += 1
         name, head = self._head(place) if heads == 1 else (place.name, None)
         if (name, nth) not in self._sites:

@@ -16,7 +16,7 @@ from torch.nn.functional import multi_head_attention_forward, scaled_dot_product
 from attnviz.capturing.axes import Lead
 from attnviz.capturing.call import BLOCKED, Sample, split_mask
 from attnviz.capturing.call_site import CallPlace, hides_future, positions
-from attnviz.capturing.watched import Watched
+from attnviz.capturing.tracker import Tracker
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Mask, Subsequent, Window
 from attnviz.core.scoring import Scoring
@@ -40,7 +40,7 @@ NAMES = {*NAMED_ONLY, "_varlen_attn", "flex_attention", *FLASH.split()}
 
 
 def scaled_dot_product(
-    mode: Watched,
+    mode: Tracker,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -80,7 +80,7 @@ def repeat_groups(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -
 
 
 def captured_output(
-    mode: Watched,
+    mode: Tracker,
     place: CallPlace,
     own: Tensor,
     tensors: tuple[Tensor, Tensor, Tensor],
@@ -111,7 +111,7 @@ def captured_output(
     return result
 
 
-def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+def attend(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Run an attention function of a library, keep the call, and give the output with the edits."""
     result = func(*args, **kwargs)
     place = mode.place(tuple(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)))
@@ -162,7 +162,7 @@ def _move_heads_first(tensor: Tensor, arguments: dict[str, Any]) -> Tensor:
 
 
 def _mask_and_bias(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tuple[Mask | Tensor | None, Tensor | None]:
-    """Mask and bias of a call; query and key are (..., n, d)."""
+    """Read the mask and the bias from the arguments of a call; query and key are (..., n, d)."""
     if "score_mod" in arguments:
         return split_mask(_flex_bias(arguments["score_mod"], arguments["block_mask"][-1], query, key))[:2]
     queries, keys, ends = query.shape[-2], key.shape[-2], arguments.get("ends")
@@ -208,7 +208,7 @@ _MULTI_HEAD = FunctionType(
 """PyTorch's function without its check for function modes, so that its inner calls are intercepted one by one."""
 
 
-def multi_head(mode: Watched, query: Tensor, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
+def multi_head(mode: Tracker, query: Tensor, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
     """Run `F.multi_head_attention_forward` (`nn.MultiheadAttention`, `nn.Transformer`), with its calls intercepted."""
     mask, place = options.get("attn_mask"), mode.place((query,))
     is_hint = options.get("is_causal") and not options.get("need_weights", True)

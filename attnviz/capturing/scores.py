@@ -74,7 +74,7 @@ class Scores:
         if len(alone[0]) > 1 and not any(prod(others[start:]) in heads() for start in range(len(others))):
             query = [alone[0][0], *(letter for letter in alone[0] if size[letter] not in heads())][-1]
         lead = "".join(letter for letter in out if letter not in (query, key))
-        q, k = product.arranged(0, lead, query, summed), product.arranged(1, lead, key, summed)
+        q, k = product.arrange(0, lead, query, summed), product.arrange(1, lead, key, summed)
         sizes = tuple(torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]))
         order = [(*lead, query, key).index(letter) for letter in out]
         probe = torch.empty(*sizes, q.shape[-2], k.shape[-2], device="meta").permute(order)

@@ -37,7 +37,7 @@ class Texts:
         return {kind: tuple(text.length for text in texts) for kind, texts in kinds.items() if texts}
 
     def with_places(self, places: tuple[int, int], image: Any, steps: tuple[Step, ...]) -> Self:
-        """Fill in patches of pictures for sentences that are None: see `places` in `Capture.record`."""
+        """Use patches of pictures for missing sentences: see `places` in `Capture.record`."""
         batch = steps[0].shape[0]
         images = image if isinstance(image, tuple | list) else [image] * batch
         if len(images) != batch:
@@ -267,7 +267,7 @@ class Capture:
                 problem = f"differs from the model's own weights or output by up to {largest:.2g}"
                 unseen.append(f"the recomputed map of {name} {problem}, so it is not shown")
                 continue
-            steps.append(step if call.windows is None else call.windows.joined(step, self.edits))
+            steps.append(step if call.windows is None else call.windows.join(step, self.edits))
             if largest > BOUND:
                 rounded.append((largest, str(call.samples[0].dtype).removeprefix("torch."), name))
         if not steps and not is_any:

@@ -17,7 +17,7 @@ from attnviz.capturing.axes import Lead, Product, is_learned, is_plain, read_pro
 from attnviz.capturing.call import BLOCKED, Call, Sample, score_fields
 from attnviz.capturing.call_site import CallPlace, hides_future
 from attnviz.capturing.scores import LOST, Scores, compact, empty_rows_of
-from attnviz.capturing.watched import Watched
+from attnviz.capturing.tracker import Tracker
 from attnviz.core.errors import ShapeError
 from attnviz.core.scoring import Scoring
 
@@ -112,7 +112,7 @@ class Softmax:
         self.weights = self.passed_on = self.scores = None
 
 
-def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+def softmax(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """Run a softmax and register it; gives its result, with the edits if the scores come from queries and keys."""
     scores = args[0] if args else kwargs.get("input", kwargs.get("self"))
     form = mode.tracked.get(scores)
@@ -126,7 +126,7 @@ def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) 
 
 
 def _register_softmax(
-    mode: Watched, place: CallPlace, form: Scores | str | None, scores: Tensor, weights: Tensor, axis: int
+    mode: Tracker, place: CallPlace, form: Scores | str | None, scores: Tensor, weights: Tensor, axis: int
 ) -> Tensor | None:
     """Register a softmax until its weights meet values; gives edited weights if edits act here, else None."""
     of_product = form == LOST or isinstance(form, Scores)
@@ -165,7 +165,7 @@ def _register_softmax(
     return changed
 
 
-def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+def multiply(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """Run a product: if one side holds weights, complete their call, else track the result as possible scores."""
     name = func.__name__.partition(".")[0]
     product = read_product(name, args, kwargs)
@@ -192,7 +192,7 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
     return result
 
 
-def dropout(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+def dropout(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """Run dropout, and remember its result if it was applied to weights."""
     match = mode.find_softmax(args[0]) if args and is_plain(args[0]) else None
     result = func(*args, **kwargs)
@@ -209,7 +209,7 @@ def _replace_tensor(arguments: Any, old: Tensor, new: Tensor) -> Any:
     return new if arguments is old else arguments
 
 
-def _meet_values(mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]) -> Tensor | None:
+def _meet_values(mode: Tracker, product: Product, side: int, pending: Softmax, order: tuple[int, ...]) -> Tensor | None:
     """Match a softmax with the product that multiplies its weights by values; refuse it if that is not attention.
 
     The weights are on `side` of the product, 0 or 1; `order` permutes this side to the axes of the softmax, keys last.
@@ -243,7 +243,7 @@ def _meet_values(mode: Watched, product: Product, side: int, pending: Softmax, o
 
 
 def _keep_unknown_call(
-    mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]
+    mode: Tracker, product: Product, side: int, pending: Softmax, order: tuple[int, ...]
 ) -> Tensor | None:
     """Keep the call of weights whose scores are not tracked; return edited weights to multiply, or None."""
     tensor, values, letters = product.sides[side], product.sides[1 - side], product.letters[side]
@@ -292,7 +292,7 @@ def _keep_unknown_call(
 
 
 @torch.no_grad()
-def _report_zeros(mode: Watched, call: Call, weights: Tensor, softmax_weights: Tensor) -> None:
+def _report_zeros(mode: Tracker, call: Call, weights: Tensor, softmax_weights: Tensor) -> None:
     """Report weights, (B, H, Q, K), that were set to 0 after the softmax, except in rows without an open key."""
     is_zeroed = (weights == 0) & ((softmax_weights > CLOSE_AFTER_CAST["atol"]) | softmax_weights.isnan())
     has_keys = torch.tensor(True) if call.mask is None else call.mask.any(-1, keepdim=True)

@@ -124,9 +124,8 @@ def cause(
     """Find why the outputs of a text in a row differ from the text alone, from the first layer that differs.
 
     Args:
-        slots: slots of the tokens of the text, (n,).
+        slots, ids: slots of the tokens of the text in the row, and their ids, (n,).
         alone: run of the text alone.
-        ids: ids of the tokens of the text, (n,).
         rerun: function that runs ids as one text.
         bound: largest relative difference of vectors inside a layer that counts as rounding.
     """

@@ -156,7 +156,7 @@ class ArrayReport(Report):
 
 
 @dataclass(frozen=True, eq=False)
-class Laid:
+class Array:
     """An array laid out as (B, H, Q, K).
 
     Attributes:

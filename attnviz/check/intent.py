@@ -235,10 +235,10 @@ class Combination:
     @property
     def is_right(self) -> bool:
         """Whether it gives every cell that counts."""
-        return not any(self.differing(rows)[1].any() for rows in (self.sample, ALL))
+        return not any(self.differences(rows)[1].any() for rows in (self.sample, ALL))
 
     @property
-    def right(self) -> Tensor:
+    def expected(self) -> Tensor:
         """Intended mask without mistakes, (B, H, Q, K)."""
         return self.cells({}).expand_as(self.may_attend)
 
@@ -248,7 +248,7 @@ class Combination:
         joined = fold(self.rules, lambda *_: next(cells))
         return reduce(and_, cells, joined)
 
-    def differing(self, rows: slice = ALL) -> tuple[Tensor, Tensor]:
+    def differences(self, rows: slice = ALL) -> tuple[Tensor, Tensor]:
         """Compare with the checked mask: return all cells that differ, and only those that count, (B, H, rows, K)."""
         wrong = self.may_attend[:, :, rows] ^ self.cells(self.mistakes, rows)
         return wrong, wrong & self.counts[:, :, rows]
@@ -267,7 +267,7 @@ class Combination:
         """Yield each mistake that changes a cell that counts: its part (None: the whole mask), name and wrong cells."""
         counts, mistakes = self.upright(self.counts), self.mistakes
         mask = self.cells(mistakes).expand_as(self.may_attend)
-        changes = {index: self.cells({index: mistakes[index]}) ^ self.right for index in mistakes}
+        changes = {index: self.cells({index: mistakes[index]}) ^ self.expected for index in mistakes}
         relevant = [index for index, cells in changes.items() if (cells & counts).any()]
         for index in relevant if relevant or self.whole else mistakes:
             others = {other: mistake for other, mistake in mistakes.items() if other != index}
@@ -285,15 +285,15 @@ def explain(readings: Sequence[Combination]) -> Combination:
         candidates += [reading, *([replace(reading, may_attend=~mask, whole="inverted")] if is_stated else [])]
         if mask.shape[2] == mask.shape[3]:
             candidates.append(replace(reading, may_attend=mask.mT, counts=counts.mT, whole="transposed"))
-    distances = {reading: int(reading.differing(reading.sample)[1].count_nonzero()) for reading in readings}
+    distances = {reading: int(reading.differences(reading.sample)[1].count_nonzero()) for reading in readings}
     for number, reading in product((1, 2), candidates):
         for combination in reading.with_faults(number):
-            wrong, of_read_rows = combination.differing(reading.sample)
+            wrong, of_read_rows = combination.differences(reading.sample)
             distances[combination] = int(of_read_rows.count_nonzero()) * 4**number  # a mistake must explain many cells
-            if not wrong.any() and not combination.differing()[0].any():
+            if not wrong.any() and not combination.differences()[0].any():
                 return combination
     for combination, distance in distances.items():
-        if not distance and not combination.differing()[1].any():
+        if not distance and not combination.differences()[1].any():
             return combination
     return min(distances, key=distances.__getitem__)
 

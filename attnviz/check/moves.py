@@ -150,7 +150,7 @@ def leak_test(
         edits=edits,
         text=sentences[0].text,
         notes=tuple(notes),
-        opened=_reached(open_cells(step) for step in before.steps if step.site.kind == kind),
+        opened=_reachable_tokens(open_cells(step) for step in before.steps if step.site.kind == kind),
     )
 
 
@@ -222,7 +222,7 @@ def _replacements(source: Source, before: Record, place: int) -> list[Token]:
     return [*usual.values()][:TRIES]
 
 
-def _reached(layers: Iterable[Tensor]) -> Tensor:
+def _reachable_tokens(layers: Iterable[Tensor]) -> Tensor:
     """Mark the tokens that reach each output through the open cells, (n, n), of all layers: boolean (n, n).
 
     A position keeps the tokens that reached it (residual connection); each layer adds those of its open keys.
@@ -259,7 +259,7 @@ def _promise(own: Record, edit: Mask | None, kind: str, promised: Mask | None) -
     if edit is not None and named != str(edit):
         named = str(edit) if named == "full" else f"{named} and {edit}"
     named = named if promised is None else str(promised)
-    return _reached(cells), f"{named}, through {len(steps)} layers" if len(steps) > 1 else named
+    return _reachable_tokens(cells), f"{named}, through {len(steps)} layers" if len(steps) > 1 else named
 
 
 def masks(step: Step, sentence: int = 0) -> Tensor:
@@ -291,7 +291,7 @@ def batch_test(
     before, length = source.run((alone,), edits), len(alone.tokens)
     sentence = before.read[0]
     check_finite(before, before.output[0], sentence.length, sentence.labels)
-    padded, other = source.tokenize(beside_longer(text))
+    padded, other = source.tokenize(with_longer_text(text))
     more, reads = len(padded.tokens) - length, [sentence, sentence]
     if more and not source.facts:  # models of transformers write up to their maximum length
         pads = padded.tokens[-1:] * len(sentence.tokens)
@@ -340,13 +340,13 @@ def batch_test(
         yield RunResult("batch", "rounding", message, difference=moved, text=0)
 
 
-def beside_longer(text: str) -> list[str]:
+def with_longer_text(text: str) -> list[str]:
     """Return the text and a text of twice its length; in a pair, both texts are doubled."""
     first, bar, second = text.partition("|||")
     return [text, f"{first} {first}{bar}{second} {second}".rstrip()]
 
 
-def keeps_state(run: Callable[[], Tensor], bound: float) -> tuple[str, str] | None:
+def why_unsteady(run: Callable[[], Tensor], bound: float) -> tuple[str, str] | None:
     """Run twice with the same seed. If the outputs differ by more than `bound`, return a message and a repair."""
     outputs = []
     for _ in range(2):

@@ -23,7 +23,7 @@ from attnviz.capturing import capture
 from attnviz.capturing.seen import hidden_states
 from attnviz.check.causes import OTHER, PADDING, TextRun, cause, first_true
 from attnviz.check.leaks import ROUNDINGS, distance, tolerance
-from attnviz.check.moves import RunResult, keeps_state
+from attnviz.check.moves import RunResult, why_unsteady
 from attnviz.core.amounts import counted, percent, rounding
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, UnsteadyError, quoted
@@ -316,7 +316,7 @@ def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Te
     runner = replace(runner, sites=sites, bound=bound)
     for ids, ran in both:
         if bool((distance(ran.output[0], runner.alone(ids).output[0]) > bound).any()):
-            state = keeps_state(lambda ids=ids: runner.alone(ids).output[0], bound)
+            state = why_unsteady(lambda ids=ids: runner.alone(ids).output[0], bound)
             remedy = "Pass training=self.training to F.dropout, or use nn.Dropout."
             chance = "Two runs of one text alone differ, so nothing can be compared: there is dropout in evaluation, or"
             raise UnsteadyError(" ".join(state) if state else f"{chance} chance. {remedy}")

@@ -98,7 +98,7 @@ def _arrays(content: reading.ArrayFile, options: Namespace) -> int:
 def _model(options: Namespace) -> int:
     """Check a model, or the batch that a function in a file returns; return the exit status."""
     from attnviz import figures
-    from attnviz.check.model import check_model, of_capture
+    from attnviz.check.model import capture_finding, check_model
     from attnviz.cli import pictures, request
     from attnviz.sources.wrapped import Wrapped
 
@@ -109,7 +109,7 @@ def _model(options: Namespace) -> int:
     try:
         source = _load(name)
     except AttnvizError as error:
-        if (finding := of_capture(str(error))).severity == "note":  # any other error than unreadable attention
+        if (finding := capture_finding(str(error))).severity == "note":  # any other error than unreadable attention
             raise
         return _show(Report(findings=(finding,)), options)
     if isinstance(source, Mapping):

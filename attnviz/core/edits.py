@@ -312,12 +312,12 @@ def with_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring
 
 
 def enters(edits: Edits) -> frozenset[Site]:
-    """The sites of layers whose input a run must record, or replace by that of another text."""
+    """List the sites of layers whose input a run must record, or replace by the input from another text."""
     if not isinstance(edits, Resolved):
         return frozenset()
     return edits.entered | {donor.take.site for donor in edits.donors if "stream" in donor.tensors}
 
 
-def overlaid(output: Tensor, taken: Tensor | None) -> Tensor:
-    """The output per head, replaced by `taken` wherever `taken` is not NaN."""
+def overlay(output: Tensor, taken: Tensor | None) -> Tensor:
+    """Replace the output per head by `taken` wherever `taken` is not NaN."""
     return output if taken is None else torch.where(taken.isnan(), output, taken)

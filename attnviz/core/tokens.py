@@ -102,9 +102,9 @@ class Sentence:
 
 def occurrences(text: str, tokens: Sequence[Token], pattern: str) -> Iterator[tuple[int, int, re.Match]]:
     """Find a pattern in a text, ignoring case; yield each match with its tokens: first, end, match."""
-    begins = {token.start: i for i, token in reversed([*enumerate(tokens)]) if not token.special and token.text}
-    starts = sorted(begins)
+    token_at = {token.start: i for i, token in reversed([*enumerate(tokens)]) if not token.special and token.text}
+    starts = sorted(token_at)
     for match in re.finditer(pattern, text, re.IGNORECASE):
         first, end = bisect_right(starts, match.start()) - 1, bisect_left(starts, match.end())
         if first >= 0:
-            yield begins[starts[first]], begins[starts[max(first, end - 1)]] + 1, match
+            yield token_at[starts[first]], token_at[starts[max(first, end - 1)]] + 1, match

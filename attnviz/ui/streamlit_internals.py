@@ -15,7 +15,7 @@ from streamlit.web.server.starlette import starlette_websocket
 
 
 def session_id() -> str:
-    """Return the id of this session, by which shared jobs know which sessions wait for them; empty in a test."""
+    """Return the id of this session, under which it waits for shared jobs; empty in a test."""
     context = get_script_run_ctx()
     return context.session_id if context else ""
 

@@ -170,7 +170,7 @@ class _Cells(Mask):
         return f"{self.keyword}({', '.join(boxes)})" if boxes else self.keyword
 
     def code(self, writer):
-        return writer.painted(self.cells, opened=self.join == "or")
+        return writer.write_cells(self.cells, opened=self.join == "or")
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class ComparedSide(Context):
 
     @property
     def before(self) -> Record | None:
-        """The run with whose prediction the sentence about this side compares its own."""
+        """The run without patched activations, whose prediction the sentence about this side names as "before"."""
         return self.run_before
 
     @property
@@ -176,6 +176,7 @@ def _first_b(context: Context, kind: str) -> Choices:
 
 
 def _text(context: Context) -> str:
+    """Return A's text, cut to the largest length of B's text."""
     return context.request.texts[context.sentence][:LONGEST]
 
 

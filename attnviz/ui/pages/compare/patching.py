@@ -77,16 +77,16 @@ def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
         count = f"A has {counted(len(own), 'token')}, B {len(other)}"
         raise InputError(f"{count}, but a pattern needs equally many: take the output or the values.")
     names = [[f"{visible_text(token.text)} ({i})" for i, token in enumerate(tokens)] for tokens in (own, other)]
-    opens = min(context.cell[0], len(own) - 1) if context.cell else len(own) - 1
-    to = st.selectbox(
-        "In A", range(len(own)), opens, names[0].__getitem__, key=f"take to {len(own)} {opens}", width=150
+    first = min(context.cell[0], len(own) - 1) if context.cell else len(own) - 1
+    in_a = st.selectbox(
+        "In A", range(len(own)), first, names[0].__getitem__, key=f"take to {len(own)} {first}", width=150
     )
     if part == "pattern":
-        return (to,)
-    opens = min(to, len(other) - 1)
-    key = f"take of {len(other)} {opens}"
-    of = st.selectbox("From B", range(len(other)), opens, names[1].__getitem__, key=key, width=150)
-    return (to,) if of == to else (to, of)
+        return (in_a,)
+    first = min(in_a, len(other) - 1)
+    key = f"take of {len(other)} {first}"
+    in_b = st.selectbox("From B", range(len(other)), first, names[1].__getitem__, key=key, width=150)
+    return (in_a,) if in_b == in_a else (in_a, in_b)
 
 
 def _tokens(side: Context, site: Site, part: str) -> tuple[Token, ...]:

@@ -67,14 +67,14 @@ def _compose(context: Context, paint: bool) -> None:
         place = st.container()
         rules.draw(context)
         _bias(context)
-    mask, own = rules.acting(context), rules.built_in(context)
+    mask, own = rules.acting_mask(context), rules.built_in(context)
     with place:
         if context.source.read_only:
             quiet("This model cannot be changed: rules change the mask that is drawn, not the weights.")
         elif own is not None:
             control(st.toggle, f"Built-in mask: {own}", "own_mask", part="in the list")
     with left:
-        _effect(context, mask, own or Full())
+        _note_without_effect(context, mask, own or Full())
         _empty_rows(context, mask)
     with middle:
         grid = _mask(context, mask, paint)
@@ -92,21 +92,21 @@ def _compose(context: Context, paint: bool) -> None:
 
 def _bias(context: Context) -> None:
     """Draw the choice of biases on the scores and of a softcap, which block no keys."""
-    on = [name for name, bias in BIASES.items() if any(isinstance(part, type(bias)) for part in now()["bias"])]
-    on += ["Softcap"] if now()["softcap"] is not None else []
+    active = [name for name, bias in BIASES.items() if any(isinstance(part, type(bias)) for part in now()["bias"])]
+    active += ["Softcap"] if now()["softcap"] is not None else []
 
-    def step(choices: Choices, names: list[str]) -> Choices:
+    def with_biases(choices: Choices, names: list[str]) -> Choices:
         old = {type(part): part for part in choices["bias"]}
         parts = tuple(old.get(type(bias), bias) for name, bias in BIASES.items() if name in names)
         return choices.put(bias=parts, softcap=(choices["softcap"] or SOFTCAP) if "Softcap" in names else None)
 
     about = "ALiBi lowers the scores of distant keys; a relative bias adds a random number for each distance; a "
     about += "softcap bends scores so that they stay below a bound. None of them blocks a key."
-    options = {"value": on, "selection_mode": "multi", "help": about, "disabled": bool(context.source.read_only)}
-    control(st.pills, "Bias on scores", "bias", [*BIASES, "Softcap"], step=step, part="of the page", **options)
+    options = {"value": active, "selection_mode": "multi", "help": about, "disabled": bool(context.source.read_only)}
+    control(st.pills, "Bias on scores", "bias", [*BIASES, "Softcap"], step=with_biases, part="of the page", **options)
 
 
-def _effect(context: Context, mask: Mask, own: Mask) -> None:
+def _note_without_effect(context: Context, mask: Mask, own: Mask) -> None:
     """Show a message if the rules have no effect on this map."""
     size = tuple(map(len, context.tokens))
     if not any(entry.on for entry in rules.stack().entries) or context.source.read_only:

@@ -15,7 +15,7 @@ from torch import Tensor
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError, quoted
-from attnviz.core.masks import Full, Mask, Opened, Painted, Parameter, composable, started
+from attnviz.core.masks import Full, Mask, Opened, Painted, Parameter, composable, initial_mask
 from attnviz.core.masks.text import Entry, Stack, stack_from_text
 from attnviz.core.record import Record
 from attnviz.link import Choices
@@ -105,7 +105,7 @@ def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...
         if name in PRESETS:
             change(partial(changed, lambda _: preset(name, keys, lengths)))
         elif name in RULES:
-            rule = started(RULES[name], keys, lengths)
+            rule = initial_mask(RULES[name], keys, lengths)
             change(partial(changed, lambda stack: stack.added(Entry(rule, rule.join))))
 
     def offered(name: str) -> str:
@@ -266,7 +266,7 @@ def built_in(context: Context) -> Mask | None:
     return _mask_of_call(original, context.site, number(context), context.sentence)
 
 
-def acting(context: Context) -> Mask:
+def acting_mask(context: Context) -> Mask:
     """Return the mask that acts at the call in view; for a read-only model, the built-in mask joined with the rules."""
     rules = stack().mask()
     if not context.source.read_only:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from attnviz.capturing.axes import Lead, why_not
-from attnviz.capturing.call import Call, goes_on, score_fields, used_keys
+from attnviz.capturing.call import Call, keys_in_cache, score_fields, used_keys
 from attnviz.capturing.call_site import CallPlace, Places, Sites, kind, positions
 from attnviz.capturing.seen import Capture
 from attnviz.core.edits import Edits, Site
@@ -23,7 +23,7 @@ from attnviz.core.tap import Tap, silence
 from attnviz.core.windows import WindowGrid
 
 
-class Watched:
+class Tracker:
     """Keeps the attention calls of one model in one thread, and applies edits to them."""
 
     def __init__(self, model: nn.Module, edits: Edits, heads: int | None, sites: Mapping[Site, str]):
@@ -127,7 +127,7 @@ class Watched:
             return False
         after = replace(before, **parts)
         is_step = before.weights_only and after.shape[2] == 1  # of a recurrent decoder
-        return (before.site.kind != "cross" or is_step) and goes_on(before, after) is not None
+        return (before.site.kind != "cross" or is_step) and keys_in_cache(before, after) is not None
 
     def edits_of(self, call: Call) -> Edits:
         """Adapt the edits to one call, which may have queries after cached ones, or a single head of several."""
