@@ -40,7 +40,7 @@ class Product:
 
 
 def read_product(name: str, args: tuple, kwargs: dict[str, Any]) -> Product | None:
-    """The product that a torch function computes, without added terms; None if it is not a product of two tensors."""
+    """Read the product that a torch function computes, without added terms; None unless it multiplies two tensors."""
     if name == "einsum":
         operands = args[1] if len(args) == 2 and isinstance(args[1], list | tuple) else args[1:]
         if len(operands) != 2 or not isinstance(args[0], str):
@@ -77,15 +77,15 @@ def is_learned(tensor: Tensor) -> bool:
 
 
 def _matrix_letters(*dims: int) -> tuple[str, str, str] | None:
-    """The letters of left @ right: common axes, then QD, DK and QK; None if a side is a vector."""
+    """Name the axes of left @ right by letters: common axes, then QD, DK and QK; None if a side is a vector."""
     lead = ascii_letters[: max(dims) - 2]
     left, right = (lead[len(lead) - dim + 2 :] for dim in dims)
     return (f"{left}QD", f"{right}DK", f"{lead}QK") if min(dims) > 1 else None
 
 
 def _einsum_letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str] | None:
-    """The letters of an einsum equation, with new letters for "..."; None if it is not a product of two
-    tensors, or leaves its output out."""
+    """Read the letters of an einsum equation, with new letters for "..."; None if it is not a product of two tensors,
+    or has no explicit output."""
     inputs, arrow, out = equation.replace(" ", "").partition("->")
     sides = inputs.split(",")
     is_twice = any(len({*side} - {"."}) < len(side.replace(".", "")) for side in sides)

@@ -128,12 +128,12 @@ class Call:
         return replace(tap.steps[0], name=self.name, line=self.line, weights_only=self.weights_only)
 
     def computed_from(self) -> dict[str, Any]:
-        """The arguments for `Tap.attend`, without the value."""
+        """Return the arguments for `Tap.attend`, without the value."""
         return {name: getattr(self, name) for name in ("query", "key", "mask", "scoring", "sinks")}
 
 
 def score_fields(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[str, Any]:
-    """Fields of a call with scores, (B, H, Q, K), but no queries and keys: these are 0, and the scores are the bias."""
+    """Make the fields of a call of which only the scores, (B, H, Q, K), are known: they are the bias, the rest is 0."""
     batch, heads, queries, keys = scores.shape
     scores = scores.float() if scores.dtype in HALVES or not scores.is_floating_point() else scores
     query, key = scores.new_zeros(batch, heads, queries + keys, 1).split((queries, keys), 2)
@@ -198,7 +198,7 @@ class Run:
         return is_same_run
 
     def whole(self) -> tuple[Pass, list[str]]:
-        """Join the passes to one call per site; gives the calls, and a message per site that cannot be joined."""
+        """Join the passes to one call per site; return the calls, and a message per site that cannot be joined."""
         calls = {site: _join_passes(parts[-1]) for site, parts in self._parts.items()}
         cut = [site for site, parts in self._parts.items() if len(parts) > 1 and self._is_cut(site, parts[-1][0])]
         reason = "uses keys of earlier passes that were not captured: its cache was cut or its sentences changed places"
@@ -220,7 +220,7 @@ def runs_of(calls: Iterable[Call]) -> list[Run]:
 
 
 def keys_in_cache(before: Call, after: Call) -> int | None:
-    """Number of keys that a call keeps in its cache from the call before it; None if it does not continue that call."""
+    """Count the keys that a call has in its cache from the call before it; None if it does not continue that call."""
     added, used, all_keys = after.shape[2], before.shape[3], after.shape[3]
     if before.site.kind == "cross":
         added = 0
@@ -233,7 +233,7 @@ def keys_in_cache(before: Call, after: Call) -> int | None:
 
 
 def used_keys(call: Call) -> int:
-    """Number of keys up to the last key to which a query may attend."""
+    """Count the keys up to the last key to which any query may attend."""
     if not isinstance(call.mask, Tensor) or call.mask.shape[-1] != call.shape[3]:
         return call.shape[3]
     positions = call.mask.flatten(0, -2).any(0).nonzero()
@@ -353,7 +353,7 @@ def _difference(step: Step, sample: Sample) -> tuple[float, float]:
 
 
 def _largest(numbers: Tensor) -> float:
-    """The largest absolute value of the finite numbers."""
+    """Find the largest absolute value of the finite numbers."""
     return float(numbers.abs().nan_to_num(0, 0, 0).max())
 
 

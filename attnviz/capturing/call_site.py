@@ -62,7 +62,7 @@ class CallPlace:
 
 
 def inputs(frame: FrameType) -> dict[str, Tensor]:
-    """The tensors among the arguments of a method, by name, as passed to it: code often reassigns the names."""
+    """List the tensors that a method was called with, by name, also if its code has reassigned the names since."""
     code, values, caller = frame.f_code, frame.f_locals, frame.f_back
     names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     if caller is not None and caller.f_code.co_filename in SKIPPED and "args" in caller.f_locals:
@@ -71,7 +71,7 @@ def inputs(frame: FrameType) -> dict[str, Tensor]:
 
 
 def positions(frame: FrameType) -> tuple[tuple[int, int], ...]:
-    """Numbers of sentences and positions, in either order, for each text among the inputs of a module."""
+    """List the numbers of sentences and positions, in either order, of each text among the inputs of a module."""
     tensors = inputs(frame).values()
     texts = [tensor for tensor in tensors if tensor.dim() == 3 and tensor.is_floating_point()]
     texts = texts or [tensor for tensor in tensors if tensor.dim() == 2 and not tensor.is_floating_point()]
@@ -139,11 +139,11 @@ class Sites:
         self._calls.clear()
 
     def first(self, place: CallPlace) -> Site | None:
-        """The first site of a module that was already called in this forward pass; else None."""
+        """Return the first site of a module if it was already called in this forward pass, else None."""
         return self._sites.get((place.name, 0)) if place.in_pass and self._calls[place.name] else None
 
     def site(self, place: CallPlace, kind: str, heads: int) -> tuple[Site, str, int | None, int]:
-        """Number a call: its site, name of the module with all its heads, head of a single-head call, and forward pass.
+        """Return the site of a call, the module of all its heads, the head of a single-head call, and the forward pass.
 
         `kind` is used only for the first call of a module.
         """
@@ -208,7 +208,7 @@ def hides_future(mask: Tensor | Mask | None) -> bool:
 
 
 def head_counts(module: nn.Module) -> set[int]:
-    """Numbers of heads in attributes of a module; numbers of key-value heads, which may be smaller, do not count."""
+    """List the head counts in attributes of a module, without counts of key-value heads, which may be smaller."""
     numbers = {name: value for name, value in vars(module).items() if type(value) is int and value > 0}
     counts = [name for name in numbers if "head" in name and not any(part in name for part in ("dim", "size", "kv"))]
     return {numbers[name] for name in [*counts, "h", "H", "nh"] if name in numbers}

@@ -90,7 +90,7 @@ def captured_output(
     *,
     has_heads: bool = False,
 ) -> Tensor:
-    """Keep an attention call; gives its original output, or the output with the edits, (*lead, Q, d_v).
+    """Keep an attention call; return its original output, or the output with the edits, (*lead, Q, d_v).
 
     Args:
         tensors: query, key and value, (*lead, n, d).
@@ -112,7 +112,7 @@ def captured_output(
 
 
 def attend(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Run an attention function of a library, keep the call, and give the output with the edits."""
+    """Run an attention function of a library, keep the call, and return the output with the edits."""
     result = func(*args, **kwargs)
     place = mode.place(tuple(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)))
     if place is None:

@@ -222,7 +222,7 @@ def _reshape_lead(tensor: Tensor, lead: tuple[int, ...], other: tuple[int, ...])
 
 
 def empty_rows_of(blocked: Tensor, scores: Tensor) -> str | None:
-    """The `empty_rows` policy of the model for rows without an open key; None if no policy fits.
+    """Find the `empty_rows` policy that the model has for rows without an open key; None if no policy fits.
 
     Keys with the score -inf, such as keys that are masked twice, count as uniform, although the model skips them.
     """

@@ -25,7 +25,7 @@ MOST_EXTRA = 16
 
 @dataclass(frozen=True)
 class Texts:
-    """Input sentences of a model, or of its decoder, and those at the keys of cross-attention; None if unknown."""
+    """Sentences at the queries of a model (or its decoder), and at the keys of cross-attention; None if unknown."""
 
     queries: tuple[Sentence, ...] | None = None
     keys: tuple[Sentence, ...] | None = None
@@ -113,7 +113,7 @@ def sentences(words: Strings) -> tuple[Sentence, ...]:
 
 
 def _key_count(step: Step) -> int:
-    """Number of keys of a step, without a sink."""
+    """Count the keys of a step, without a sink."""
     return step.shape[3] - step.has_sink
 
 
@@ -289,7 +289,7 @@ class Capture:
 
 
 def hidden_states(output: Any) -> Tensor | None:
-    """The first float tensor (B, n, d) in the output of a model, searched recursively; None if there is none."""
+    """Find the first float tensor (B, n, d) in the output of a model, recursively; None if there is none."""
     if isinstance(output, Tensor):
         return output if output.dim() == 3 and output.is_floating_point() else None
     parts = output.values() if hasattr(output, "values") else output

@@ -80,7 +80,7 @@ class Softmax:
 
     @torch.no_grad()
     def find(self, tensor: Tensor, is_exact: bool) -> tuple[int, ...] | None:
-        """The axis order of a tensor that holds the weights; None if it holds other numbers.
+        """Find the axis order in which a tensor holds the weights; None if it holds other numbers.
 
         The axes before queries and keys may be joined or split; unless `is_exact`, cells may be zeroed or rounded.
         """
@@ -98,7 +98,7 @@ class Softmax:
         return None
 
     def _orders(self, tensor: Tensor) -> Iterator[tuple[int, ...]]:
-        """Axis orders in which a tensor may have the shape of the weights."""
+        """Yield the axis orders in which a tensor has the shape of the weights."""
         sizes, axes = self.passed_on.shape, range(tensor.dim())
         if len(axes) == len(sizes):
             matching = sorted(permutations(axes), key=lambda order: order != self.axes)
@@ -113,7 +113,7 @@ class Softmax:
 
 
 def softmax(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
-    """Run a softmax and register it; gives its result, with the edits if the scores come from queries and keys."""
+    """Run a softmax and register it; return its result, with the edits if the scores come from queries and keys."""
     scores = args[0] if args else kwargs.get("input", kwargs.get("self"))
     form = mode.tracked.get(scores)
     result = func(*args, **kwargs)
@@ -128,7 +128,7 @@ def softmax(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) 
 def _register_softmax(
     mode: Tracker, place: CallPlace, form: Scores | str | None, scores: Tensor, weights: Tensor, axis: int
 ) -> Tensor | None:
-    """Register a softmax until its weights meet values; gives edited weights if edits act here, else None."""
+    """Register a softmax until its weights are multiplied by values; return edited weights, or None without edits."""
     of_product = form == LOST or isinstance(form, Scores)
     form = form.for_softmax(axis) if isinstance(form, Scores) else None
     if form is None and not of_product and any(size > 1 for size in weights.shape[axis + 1 :]):

@@ -55,7 +55,7 @@ class Tracker:
         return place.name or self.captured.name
 
     def num_heads(self) -> set[int]:
-        """Possible numbers of heads of the running module: `heads` of the user, else its attributes."""
+        """Find the possible head counts of the running module: `heads` of the user, else those in its attributes."""
         place = self._places.now() if self.heads is None else None
         return place.module_heads if place is not None else {self.heads} - {None}
 
@@ -222,7 +222,7 @@ def _with_windows(call: Call, place: CallPlace) -> Call:
 
 
 def _grid(frame: FrameType) -> WindowGrid | None:
-    """The windows of the running block, from rows and columns of patches, size and shift; None if it has no windows."""
+    """Read the windows of the running block: rows and columns of patches, size and shift; None if it has no windows."""
     for above, _ in walk_stack(frame):
         block, sides = above.f_locals.get("self"), above.f_locals.get("input_dimensions") or ()
         numbers = [*sides, getattr(block, "window_size", None), getattr(block, "shift_size", None)]

@@ -234,7 +234,7 @@ class Combination:
 
     @property
     def is_right(self) -> bool:
-        """Whether it gives every cell that counts."""
+        """Whether the combination reproduces every cell that counts."""
         return not any(self.differences(rows)[1].any() for rows in (self.sample, ALL))
 
     @property
@@ -277,7 +277,7 @@ class Combination:
 
 
 def explain(readings: Sequence[Combination]) -> Combination:
-    """Find the combination with the fewest mistakes that gives the mask, or else the nearest one."""
+    """Find the combination with the fewest mistakes that reproduces the mask, or else the nearest one."""
     is_stated = len({reading.convention for reading in readings}) == 1
     candidates = []
     for reading in readings:

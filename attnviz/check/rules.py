@@ -162,8 +162,8 @@ def _find_values(grid: Array, stated: str | None) -> Iterator[Finding]:
 
 
 def _empty_rows(grid: Array, severity: str, rows: Tensor, why: str, convention: str) -> list[Finding]:
-    """Make the finding about `rows`, boolean (B, H, Q), without an open key; `why` is a phrase for the message. With a
-    finite fill, which gives no NaN, a warning becomes a note."""
+    """Make the finding about `rows`, boolean (B, H, Q), without an open key; `why` is a phrase for the message. A
+    warning becomes a note if the mask has a finite fill, as the softmax then makes no NaN."""
     value = fill_value(grid.values) if convention == "additive" else None
     effect = "softmax makes NaN there, unless the code fills in zeros, as F.scaled_dot_product_attention does"
     if value is not None and value > -torch.inf:

@@ -78,7 +78,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def plural(noun: str, number: int) -> str:
-    """The singular or plural of a noun for a count: "row", "rows"; "query", "queries"."""
+    """Return the singular or plural of a noun for a count: "row", "rows"; "query", "queries"."""
     return noun if number == 1 else re.sub(r"(?<![aeiou])y$", "ie", noun) + "s"
 
 

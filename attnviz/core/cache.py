@@ -29,7 +29,7 @@ class BoundedCache(Generic[Value]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value of a key, computed by `make` if it is not in the cache.
+        """Return the value of a key; if it is not in the cache, compute it by `make`.
 
         Raises:
             RuntimeError: if `make` requests its own key.
@@ -87,7 +87,7 @@ class BoundedCache(Generic[Value]):
         self.drop(lambda key: True)
 
     def keys(self) -> tuple[Hashable, ...]:
-        """All keys, the least recently used first."""
+        """List all keys, the least recently used first."""
         with self._lock:
             return tuple(self._values)
 

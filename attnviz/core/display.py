@@ -1,4 +1,4 @@
-"""Make text safe for figures and file names. Tokenizers and models get the text as typed."""
+"""Make text safe for figures and file names; tokenizers and models read the text as it was typed."""
 
 import re
 import unicodedata
@@ -46,7 +46,7 @@ def visible_text(text: str, longest: int = LONGEST) -> str:
 
 
 def in_title(name: str, longest: int = LONGEST_TITLE) -> str:
-    """Make the name of a model or class safe for a title: as `visible_text`, but spaces stay spaces."""
+    """Make the name of a model or class safe for a title, as `visible_text` does, but keep spaces."""
     return visible_text(name, longest).replace("␣", " ")
 
 

@@ -45,7 +45,7 @@ class Site:
         return f"{self.kind} layer {self.layer}"
 
     def head(self, *numbers: int) -> str:
-        """Name of heads of the site in words: "head 0 of decoder layer 1", "heads 0, 2 of decoder layer 1"."""
+        """Name heads of the site in words: "head 0 of decoder layer 1", "heads 0, 2 of decoder layer 1"."""
         return f"{'head' if len(numbers) == 1 else 'heads'} {', '.join(map(str, numbers))} of {self}"
 
     def brief(self, head: int) -> str:
@@ -108,7 +108,7 @@ class Take:
 
     @classmethod
     def read(cls, text: str) -> "Take":
-        """Parse the text that `str` gives.
+        """Parse the text form of a take, as `str` writes it.
 
         Raises:
             InputError: if the text cannot be parsed, with an example that can.
@@ -183,24 +183,24 @@ class Edits(Scoring):
                 raise InputError(f"There is no {site.head(head)}; heads are counted from 0.")
 
     def at(self, site: Site, own: Scoring) -> Scoring:
-        """The scoring at a site: the model's own scoring `own` with the edits that act there."""
+        """Return the scoring at a site: the scoring `own` of the model, changed by the edits that act there."""
         here = self if self.scored_site in (None, site) else replace(self, scale=None, softcap=None, temperature=1.0)
         return (replace(here, bias=()) if site.kind == "cross" else here).over(own)
 
     def mask_at(self, kind: str) -> Mask | None:
-        """The mask of the edits for one kind of attention; None if there is none."""
+        """Return the mask of the edits for one kind of attention; None if there is none."""
         return None if kind == "cross" and not self.mask_cross else self.mask
 
     def off(self, site: Site) -> frozenset[int]:
-        """The heads that are off at a site."""
+        """List the heads that are off at a site, in all sentences."""
         return frozenset(head for other, head in self.heads_off if other == site)
 
     def off_alone(self, site: Site) -> tuple[frozenset[int], ...]:
-        """The heads that are off at a site per sentence; empty if all sentences have the same heads off."""
+        """List the heads that are off at a site per sentence; empty if all sentences have the same heads off."""
         return ()
 
     def with_heads_off(self, site: Site, heads: set[int] | frozenset[int]) -> "Edits":
-        """The edits with exactly these heads off at the site; other sites stay as they are."""
+        """Return edits with exactly these heads off at the site; other sites stay as they are."""
         others = {(other, head) for other, head in self.heads_off if other != site}
         return replace(self, heads_off=frozenset(others | {(site, head) for head in heads}))
 
@@ -282,7 +282,7 @@ class Resolved(Edits):
 
 
 def donors(edits: Edits, site: Site) -> list[Donor]:
-    """The donors of some edits at a site.
+    """List the donors of the edits at a site.
 
     Raises:
         InputError: if the edits take from other texts, but this model does not support that.
@@ -293,7 +293,7 @@ def donors(edits: Edits, site: Site) -> list[Donor]:
 
 
 def with_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring) -> Scoring:
-    """Extend a scoring so that single queries get the scores that donors hold as "row"; the mask acts afterwards.
+    """Add a bias to a scoring that gives single queries the scores that donors hold as "row", before the mask.
 
     The added bias is the difference between the taken scores and those of the run.
     """

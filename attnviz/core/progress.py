@@ -143,7 +143,7 @@ class Job(Progress):
         return not self.canceled and bool(self.waiting) and now - self._last_wanted < GRACE
 
     def result(self) -> Any:
-        """The value of a finished job.
+        """Return the value of a finished job.
 
         Raises:
             Exception: the error that ended the job.

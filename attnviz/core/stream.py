@@ -239,7 +239,7 @@ class StreamParts:
     def check(
         self, attention: Tensor, logits: Tensor, name: str, *, real: Tensor | None = None, within: float = CLOSE
     ) -> None:
-        """Check that the parts sum to the whole, and that its readout gives the logits of the model.
+        """Check that the parts sum to the whole, and that the readout of the whole equals the logits of the model.
 
         Args:
             attention: sum of the additions of all heads, (B, n, d_model).
