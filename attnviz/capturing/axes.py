@@ -24,10 +24,10 @@ class Product:
 
     def arrange(self, side: int, lead: Sequence[str], positions: str, summed: str) -> Tensor:
         """Rearrange one side to (*lead, positions, summed): missing axes get size 1, and all summed axes become one."""
-        tensor, own = self.sides[side], self.letters[side]
-        tensor = tensor.permute([own.index(letter) for letter in (*lead, *positions, *summed) if letter in own])
+        tensor, letters = self.sides[side], self.letters[side]
+        tensor = tensor.permute([letters.index(letter) for letter in (*lead, *positions, *summed) if letter in letters])
         for index, letter in enumerate(lead):
-            if letter not in own:
+            if letter not in letters:
                 tensor = tensor.unsqueeze(index)
         return tensor.reshape(*tensor.shape[: len(lead) + 1], prod(tensor.shape[len(lead) + 1 :]))
 

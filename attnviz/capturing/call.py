@@ -39,25 +39,25 @@ class Sample:
     """Some rows that the model itself computed: weights, (B, H, rows, K), or outputs, (B, H, rows, d_v)."""
 
     rows: slice
-    own: Tensor
+    values: Tensor
     is_output: bool
     dtype: torch.dtype
 
     @classmethod
-    def of(cls, own: Tensor, *dtypes: torch.dtype, is_output: bool = False) -> Self:
+    def of(cls, values: Tensor, *dtypes: torch.dtype, is_output: bool = False) -> Self:
         """Copy evenly spaced rows of weights or of an output, (B, H, Q, ...)."""
-        queries = own.shape[2]
+        queries = values.shape[2]
         stride = -(-queries // ROWS) or 1
         rows = slice((queries - 1) % stride, queries, stride)
-        coarsest = max((own.dtype, *dtypes), key=lambda dtype: torch.finfo(dtype).eps)
-        return cls(rows, own.detach()[:, :, rows].clone(), is_output, coarsest)
+        coarsest = max((values.dtype, *dtypes), key=lambda dtype: torch.finfo(dtype).eps)
+        return cls(rows, values.detach()[:, :, rows].clone(), is_output, coarsest)
 
     def shift(self, start: int, keys: int, all_keys: int) -> Self:
         """Shift the rows by `start` queries, and pad weights from `keys` to `all_keys` keys; a sink stays last."""
-        values = self.own
+        values = self.values
         if not self.is_output:
             values = torch.cat([pad(values[..., :keys], (0, all_keys - keys)), values[..., keys:]], -1)
-        return replace(self, rows=slice(self.rows.start + start, self.rows.stop + start, self.rows.step), own=values)
+        return replace(self, rows=slice(self.rows.start + start, self.rows.stop + start, self.rows.step), values=values)
 
 
 @dataclass(eq=False)
@@ -263,8 +263,8 @@ def _join_heads(heads: dict[int | None, Call]) -> Call | None:
         for call in calls:
             call.refused = f"the heads of {call.name or 'the model'} differ in shape or scale, so they form no map"
         return None
-    own = [sample.own for call in calls for sample in call.samples[:1]]
-    samples = (replace(calls[0].samples[0], own=torch.cat(own, 1)),) if len(own) == len(calls) else ()
+    values = [sample.values for call in calls for sample in call.samples[:1]]
+    samples = (replace(calls[0].samples[0], values=torch.cat(values, 1)),) if len(values) == len(calls) else ()
     return replace(_concatenate(calls, 1), head=None, samples=samples)
 
 
@@ -335,20 +335,20 @@ def _difference(step: Step, sample: Sample) -> tuple[float, float]:
     if not scores.numel():
         return 0.0, 0.0
     logsumexp = step.logsumexp[:, :, sample.rows]
-    rows, own = attention.normalize(scores, logsumexp=logsumexp), sample.own.to(scores.device).double()
-    is_nan, scale = own.isnan(), 1.0
+    rows, expected = attention.normalize(scores, logsumexp=logsumexp), sample.values.to(scores.device).double()
+    is_nan, scale = expected.isnan(), 1.0
     if sample.is_output:
         rows, scale = rows.to(step.value.dtype) @ step.value, max(_largest(step.value), 1e-30)
     else:  # keys beyond the filled part of a cache have no weight
-        width, is_nan = max(rows.shape[-1], own.shape[-1]), is_nan.any(-1, keepdim=True)
-        rows, own = (pad(part, (0, width - part.shape[-1])) for part in (rows, own))
+        width, is_nan = max(rows.shape[-1], expected.shape[-1]), is_nan.any(-1, keepdim=True)
+        rows, expected = (pad(part, (0, width - part.shape[-1])) for part in (rows, expected))
     heads = [[not step.is_off(head, sentence=b) for head in range(step.num_heads)] for b in range(step.shape[0])]
     is_on = torch.tensor(heads)[:, :, None, None]
     is_empty = (logsumexp == -torch.inf).unsqueeze(-1)
     is_ignored = (rows.isnan() & is_nan) | is_empty | ~is_on
-    error = (rows.double() - own).abs().masked_fill(is_ignored, 0).nan_to_num(nan=torch.inf)
+    error = (rows.double() - expected).abs().masked_fill(is_ignored, 0).nan_to_num(nan=torch.inf)
     bound, eps = (BOUND_OF_HALVES if sample.dtype in HALVES else BOUND), torch.finfo(sample.dtype).eps
-    allowed = bound * scale + own.abs().nan_to_num(0) * min(ROUNDING * eps * (1 + _largest(scores)), 0.5)
+    allowed = bound * scale + expected.abs().nan_to_num(0) * min(ROUNDING * eps * (1 + _largest(scores)), 0.5)
     return float((error / allowed).max()), float(error.max()) / scale
 
 

@@ -52,8 +52,8 @@ class CallPlace:
     def line(self) -> str:
         """File and line of the user's code that makes the call; "" for library code."""
         frames = [self.frame, *([self.above[1]] if self.above else [])]
-        own = (frame for frame in frames if "site-packages" not in frame.f_code.co_filename)
-        return next((f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" for frame in own), "")
+        user_frames = (frame for frame in frames if "site-packages" not in frame.f_code.co_filename)
+        return next((f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" for frame in user_frames), "")
 
     @property
     def batches(self) -> set[int]:
@@ -158,10 +158,10 @@ class Sites:
 
     def _head(self, place: CallPlace) -> tuple[str, int | None]:
         """Split "blocks.0.heads.2" into the module of all heads and the head; all heads must read the same tensor."""
-        match, read = ONE_HEAD.fullmatch(place.name), [*inputs(place.frame).values()]
-        if match is None or not read:
+        match, tensors = ONE_HEAD.fullmatch(place.name), [*inputs(place.frame).values()]
+        if match is None or not tensors:
             return place.name, None
-        name, head, address = match[1] or "", int(match[2]), read[0].data_ptr()
+        name, head, address = match[1] or "", int(match[2]), tensors[0].data_ptr()
         if head and self._read.get(name) != address:
             return place.name, None
         self._read[name] = address

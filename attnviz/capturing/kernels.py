@@ -52,24 +52,24 @@ def scaled_dot_product(
 ) -> Tensor:
     """Run `F.scaled_dot_product_attention`, with the same arguments and result, keep the call and apply the edits."""
     rest = {"scale": scale, "enable_gqa": enable_gqa}
-    own = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **rest)
+    result = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **rest)
     place = mode.place((query, key, value))
     if place is None:
-        return own
+        return result
     mask, bias, empty_rows = split_mask(attn_mask)
     masks, scoring = (Subsequent() if is_causal else mask, bias), Scoring(scale=scale, empty_rows=empty_rows)
     size = getattr(place.module, "num_key_value_groups", 1)
     is_packed = query.dim() == 4 and query.shape[2] == size > 1 and query.shape[1] == key.shape[1]
     if not is_packed or not any(length == 1 for _, length in positions(place.frame)):
         tensors = query, *repeat_groups(query, key, value, enable_gqa)
-        return captured_output(mode, place, own, tensors, masks, scoring, dropout_p)
+        return captured_output(mode, place, result, tensors, masks, scoring, dropout_p)
     # transformers, one new token: the query heads of a group are on the query axis, (B, key heads, group size, d)
     shape = (len(query), -1, 1)
     tensors = query.reshape(*shape, query.shape[3]), *(side.repeat_interleave(size, 1) for side in (key, value))
     is_full = [part is not None and part.dim() == 4 and part.shape[1:3] == query.shape[1:3] for part in masks]
     masks = tuple(m.reshape(*shape, m.shape[3]) if full else m for m, full in zip(masks, is_full, strict=True))
-    flat = own.reshape(*shape, own.shape[3])
-    return captured_output(mode, place, flat, tensors, masks, scoring, dropout_p, has_heads=True).reshape(own.shape)
+    flat = result.reshape(*shape, result.shape[3])
+    return captured_output(mode, place, flat, tensors, masks, scoring, dropout_p, has_heads=True).reshape(result.shape)
 
 
 def repeat_groups(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor]:
@@ -82,7 +82,7 @@ def repeat_groups(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -
 def captured_output(
     mode: Tracker,
     place: CallPlace,
-    own: Tensor,
+    original: Tensor,
     tensors: tuple[Tensor, Tensor, Tensor],
     masks: tuple[Tensor | Mask | None, Tensor | None],
     scoring: Scoring,
@@ -103,10 +103,10 @@ def captured_output(
     parts = dict(zip(("query", "key", "value"), map(lead.fold, tensors), strict=True))
     call = mode.call(place, hides_future(mask), **parts, mask=mask, scoring=replace(scoring, bias=bias))
     stored = mode.keep(call, place)
-    output = mode.edited_output(call, lead.fold(own), dropout_p) if call.is_edited else lead.fold(own)
+    output = mode.edited_output(call, lead.fold(original), dropout_p) if call.is_edited else lead.fold(original)
     if not dropout_p:
         stored.samples = (Sample.of(output, tensors[0].dtype, is_output=True),)
-    result = lead.unfold(output).to(own.dtype) if call.is_edited else own
+    result = lead.unfold(output).to(original.dtype) if call.is_edited else original
     mode.await_order(stored, result)
     return result
 
@@ -129,9 +129,9 @@ def attend(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -
         mode.captured.notes.append(f"{mode.name(place)} calls {name} {error}, which is not captured")
         return result
     output, *more = result if isinstance(result, tuple) else (result,)
-    own, dropout_p = _move_heads_first(output, arguments), arguments.get("dropout_p", 0.0)
+    original, dropout_p = _move_heads_first(output, arguments), arguments.get("dropout_p", 0.0)
     scoring = Scoring(scale=arguments.get("scale"), softcap=max(arguments.get("softcap", 0), 0) or None)
-    edited = captured_output(mode, place, own, (query, key, value), masks, scoring, dropout_p, has_heads=True)
+    edited = captured_output(mode, place, original, (query, key, value), masks, scoring, dropout_p, has_heads=True)
     if not mode.captured.calls[-1].is_edited:
         return result
     output = (edited if "score_mod" in arguments else edited.transpose(1, 2)).reshape(output.shape).contiguous()

@@ -78,8 +78,9 @@ class Texts:
         """Whether a step fits the positions of the texts; without texts, whether its batch size is `batch`."""
         if not self.queries:
             return step.shape[0] == batch
-        own, memory = (len(texts[0].tokens) for texts in (self.queries, self.keys or self.queries))
-        queries, keys = memory if step.site.kind == "encoder" else own, own if step.site.kind == "decoder" else memory
+        target, memory = (len(texts[0].tokens) for texts in (self.queries, self.keys or self.queries))
+        sizes = {"encoder": (memory, memory), "decoder": (target, target), "cross": (target, memory)}
+        queries, keys = sizes[step.site.kind]
         has_keys = _key_count(step) == keys or (step.site.kind == "cross" and self.keys is None)
         return has_keys and (step.shape[0], step.shape[2]) == (len(self.queries), queries)
 

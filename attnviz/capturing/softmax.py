@@ -215,18 +215,18 @@ def _meet_values(mode: Tracker, product: Product, side: int, pending: Softmax, o
     The weights are on `side` of the product, 0 or 1; `order` permutes this side to the axes of the softmax, keys last.
     Return edited weights to multiply instead, or None.
     """
-    own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
+    weight_axes, value_axes, out = product.letters[side], product.letters[1 - side], product.letters[2]
     tensor, values = product.sides[side], product.sides[1 - side]
-    *rest, keys = (own[axis] for axis in order)
+    *rest, keys = (weight_axes[axis] for axis in order)
     has_scores = pending.call is not None and not pending.call.weights_only
-    if keys not in other or keys in out:  # the product does not sum over the keys
-        summed = [letter for letter in own if letter in other and letter not in out]
-        if summed and keys not in other and rest[-1:] != summed[:1]:
+    if keys not in value_axes or keys in out:  # the product does not sum over the keys
+        summed = [letter for letter in weight_axes if letter in value_axes and letter not in out]
+        if summed and keys not in value_axes and rest[-1:] != summed[:1]:
             pending.refuse("mixes the weights of heads or queries after the softmax")
         elif summed and pending.of_product:
-            axes = f"the softmax is over axis {own.index(keys)}, and the values are summed over axis"
-            pending.refuse(f"{axes} {own.index(summed[0])} of {len(own)}: {WRONG_AXIS}")
-    elif has_scores and rest[-1] in other:  # the values have an axis of queries
+            axes = f"the softmax is over axis {weight_axes.index(keys)}, and the values are summed over axis"
+            pending.refuse(f"{axes} {weight_axes.index(summed[0])} of {len(weight_axes)}: {WRONG_AXIS}")
+    elif has_scores and rest[-1] in value_axes:  # the values have an axis of queries
         mode.captured.notes.append(f"{pending.name} adds values that differ between queries")
     elif is_learned(values):  # a table of words or classes
         pending.is_placed = True

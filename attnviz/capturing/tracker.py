@@ -169,33 +169,33 @@ class Tracker:
             for piece in (call, last_call):
                 piece.refused = f"{piece.name or 'the model'} computes attention in pieces, not as one map"
 
-    def edited_output(self, call: Call, own: Tensor, dropout_p: float) -> Tensor:
-        """Compute the output of a call with the edits, (B, H, Q, d_v), from the output `own` of the model.
+    def edited_output(self, call: Call, original: Tensor, dropout_p: float) -> Tensor:
+        """Compute the output of a call with the edits, (B, H, Q, d_v), from the `original` output of the model.
 
         If the edits only switch heads off, the outputs of all other heads stay bitwise the same.
         """
         site, edits = call.site, self.edits_of(call)
         if not touches_weights(edits, site):
-            return silence(own, edits.off(site), edits.off_alone(site))
+            return silence(original, edits.off(site), edits.off_alone(site))
         with torch.autocast(call.query.device.type, enabled=False), torch.device(call.query.device):
             tap = Tap(edits, keep=False)
             return tap.attend(**call.computed_from(), value=call.value, site=site, dropout_p=dropout_p)
 
-    def edited_weights(self, call: Call, own: Tensor, scores: Tensor | None) -> Tensor:
-        """Compute the weights of a call with the edits, (B, H, Q, K); `own` are the weights of the model.
+    def edited_weights(self, call: Call, original: Tensor, scores: Tensor | None) -> Tensor:
+        """Compute the weights of a call with the edits, (B, H, Q, K); `original` are the weights of the model.
 
         They are computed from `scores`, the scores of the model, if given, or from queries and keys if the edits need
         these. Raise AttnvizError if the edits need queries and keys, but only the weights are known.
         """
         site, edits = call.site, self.edits_of(call)
         if not touches_weights(edits, site):
-            return silence(own, edits.off(site), edits.off_alone(site))
+            return silence(original, edits.off(site), edits.off_alone(site))
         scoring = edits.at(site, Scoring())
         needs_products = scoring.scale is not None or scoring.softcap is not None or not edits.own_mask
         if call.weights_only and needs_products:
             problem = "only the weights are known, so scale, softcap and the built-in mask cannot be changed"
             raise AttnvizError(f"At {site} ({call.name or 'the model'}) {problem}.")
-        with torch.autocast(own.device.type, enabled=False), torch.device(own.device):
+        with torch.autocast(original.device.type, enabled=False), torch.device(original.device):
             computed = call.computed_from()
             if scores is not None and not needs_products:
                 computed = score_fields(scores, call.mask, call.scoring.empty_rows)

@@ -40,8 +40,8 @@ class BatchReport(Report):
 
     def heading(self) -> list[str]:
         """Write the names and shapes of the arrays, and what is assumed about the texts."""
-        read = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
-        return [f"batch: {read}", f"  assumed: {self.assumed}"]
+        listed = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
+        return [f"batch: {listed}", f"  assumed: {self.assumed}"]
 
 
 def check_batch(
@@ -64,8 +64,8 @@ def check_batch(
     Raises:
         InputError: if there are no token ids, or an array does not fit them.
     """
-    read = (*IDS, "attention_mask", "position_ids", "labels", *TARGET)
-    arrays = {name: real_tensor(batch[name]) for name in read if batch.get(name) is not None}
+    known_names = (*IDS, "attention_mask", "position_ids", "labels", *TARGET)
+    arrays = {name: real_tensor(batch[name]) for name in known_names if batch.get(name) is not None}
     arrays = {name: array.view(1, -1) if array.dim() == 1 else array for name, array in arrays.items()}
     name = next((name for name in IDS if name in arrays), None)
     if name is None:
@@ -93,8 +93,8 @@ def _is_target(ids: Tensor, labels: Tensor) -> bool:
     if labels.dim() != 2 or labels.shape != ids.shape:
         return labels.dim() == 2 and len(labels) == len(ids)
     used = labels != IGNORED
-    alike = (labels == ids)[used].any() | (labels[:, :-1] == ids[:, 1:])[used[:, :-1]].any()
-    return 2 * int(used.sum()) > used.numel() and not bool(alike)
+    is_related = (labels == ids)[used].any() | (labels[:, :-1] == ids[:, 1:])[used[:, :-1]].any()
+    return 2 * int(used.sum()) > used.numel() and not bool(is_related)
 
 
 class _Texts:

@@ -149,10 +149,10 @@ class ArrayReport(Report):
 
     def heading(self) -> list[str]:
         parts = [self.kind, self.convention, "causal" if self.causal else None]
-        read = f"{', '.join(filter(None, parts))}, (B, H, Q, K) = {self.shape}"
+        summary = f"{', '.join(filter(None, parts))}, (B, H, Q, K) = {self.shape}"
         other = "an encoder: --intent two-way" if self.causal else "a decoder: --intent causal"
         assumed = [f"  Assumed: {self.assumed}. If it is {other}."] if self.assumed else []
-        return [read, *assumed, *(f"  {reason}" for reason in self.reasons)]
+        return [summary, *assumed, *(f"  {reason}" for reason in self.reasons)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -115,13 +115,13 @@ def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[
     if first + offset + 1 < length < keys:
         prefix = Intent(f"a prefix-LM (prefix of {length})", causal | Prefix(length))
     if 1 < queries <= keys:  # a document starts where the previous key is blocked
-        begins, second = ~rows.diagonal(offset - 1, 1, 2), max(1, offset)
+        breaks, second = ~rows.diagonal(offset - 1, 1, 2), max(1, offset)
         if tokens is not None:  # padding belongs to the adjacent document
-            begins = begins & (tokens[:, 1:] & tokens[:, :-1])[:, second - 1 : second - 1 + begins.shape[1]]
-        starts = [[0, *(text.nonzero().flatten() + second).tolist(), keys] for text in begins]
+            breaks = breaks & (tokens[:, 1:] & tokens[:, :-1])[:, second - 1 : second - 1 + breaks.shape[1]]
+        starts = [[0, *(text.nonzero().flatten() + second).tolist(), keys] for text in breaks]
         texts = [Documents(tuple(end - start for start, end in pairwise(edges))) for edges in starts]
         documents = texts[0] if len({*texts}) == 1 else PerText(tuple(texts))
-        if begins.any():
+        if breaks.any():
             packed = [Intent("a causal decoder of packed documents", causal & documents)]
             packed += [Intent("a two-way encoder of packed documents", documents)]
     encoder, decoder = Intent("a two-way encoder", Full()), Intent("a causal decoder", causal)

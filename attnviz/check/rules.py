@@ -321,7 +321,7 @@ def _sum_findings(grid: Array, live: Tensor, near: float) -> Iterator[Finding]:
 def _compare(grid: Array, is_open: Tensor, intent: Intent | None, tokens: Tensor | None) -> tuple[bool, list[Finding]]:
     """Compare open cells of weights or scores, (B, H, Q, K), with the intent, or a causal mask if they look causal.
     Return whether the future is hidden, and findings about open cells that should be blocked, also at padding."""
-    read, findings = read_rows(is_open, tokens)[..., None], []
+    is_read, findings = read_rows(is_open, tokens)[..., None], []
     queries, keys = is_open.shape[2:]
     if intent is None:
         hides = _looks_causal(is_open)
@@ -334,10 +334,10 @@ def _compare(grid: Array, is_open: Tensor, intent: Intent | None, tokens: Tensor
             findings += grid.findings("future-leak", "warning", message, fix, leaks)
     else:
         intended, hides = _intended_mask(intent.mask, is_open)
-        findings += _find_cells(grid, is_open, is_open & ~intended & read, intent.title, hides, has_faults=False)
+        findings += _find_cells(grid, is_open, is_open & ~intended & is_read, intent.title, hides, has_faults=False)
     if tokens is not None:
         fix = "Join padding to the mask: mask & tokens[:, None, None, :], True at tokens."
-        padding = is_open & ~tokens[:, None, None] & read
+        padding = is_open & ~tokens[:, None, None] & is_read
         findings += grid.findings("deviation", "error", "of padding open to tokens.", fix, padding, "cell")
     return hides, findings
 

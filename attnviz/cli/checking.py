@@ -150,7 +150,7 @@ def _load(name: str) -> Any:
     if not file:
         model, settings = api.named_model(name)
         return request.load(model, **settings)
-    value = request.own(*file.groups())
+    value = request.run_user_file(*file.groups())
     if isinstance(value, Source | Mapping):
         return value
     if isinstance(getattr(value, "data", None), Mapping):  # a BatchEncoding of transformers

@@ -170,7 +170,7 @@ def load(name: str, **settings: object) -> Source:
     if settings:
         what = "A model from a file" if file else "A saved run"
         raise InputError(f"{what} has no setting {quoted(next(iter(settings)))}.")
-    return own(*file.groups(), of=own_code.build) if file else cases.source(name)
+    return run_user_file(*file.groups(), of=own_code.build) if file else cases.source(name)
 
 
 def fetch(name: str, **settings: object) -> Source:
@@ -182,7 +182,7 @@ def fetch(name: str, **settings: object) -> Source:
     return source
 
 
-def own(file: str, name: str, of: Callable[[str, str], Any] = own_code.value_of) -> Any:
+def run_user_file(file: str, name: str, of: Callable[[str, str], Any] = own_code.value_of) -> Any:
     """Run a user's file and return the result of its function: any value, or a source with `own_code.build`."""
     terminal.note(f"the code of {visible_text(file)} is run, then {visible_text(name)}.")
     return of(file, name)

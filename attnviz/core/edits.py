@@ -182,10 +182,10 @@ class Edits(Scoring):
             if head < 0:
                 raise InputError(f"There is no {site.head(head)}; heads are counted from 0.")
 
-    def at(self, site: Site, own: Scoring) -> Scoring:
-        """Return the scoring at a site: the scoring `own` of the model, changed by the edits that act there."""
+    def at(self, site: Site, original: Scoring) -> Scoring:
+        """Return the scoring at a site: the `original` scoring of the model, changed by the edits that act there."""
         here = self if self.scored_site in (None, site) else replace(self, scale=None, softcap=None, temperature=1.0)
-        return (replace(here, bias=()) if site.kind == "cross" else here).over(own)
+        return (replace(here, bias=()) if site.kind == "cross" else here).over(original)
 
     def mask_at(self, kind: str) -> Mask | None:
         """Return the mask of the edits for one kind of attention; None if there is none."""

@@ -255,8 +255,8 @@ class StreamParts:
             raise InputError(f"All logits of '{name}' are NaN or infinite in this run, so they have no parts.")
         parts = [self.embedding, attention, *self.feed_forward.values()]
         parts += [] if self.position is None else [self.position]
-        read = self.weights.readout.logits(self.final)
-        sums = (("parts of the residual stream", sum(parts), self.final), ("logits", read, logits))
+        computed_logits = self.weights.readout.logits(self.final)
+        sums = (("parts of the residual stream", sum(parts), self.final), ("logits", computed_logits, logits))
         for noun, computed, expected in sums:
             counts = expected.isfinite() if real is None else expected.isfinite() & real.unsqueeze(-1)
             difference, size = (t.masked_fill(~counts, 0).abs().amax(-1) for t in (computed - expected, expected))

@@ -172,8 +172,8 @@ class Tap:
             output = self.mix(None, step.query, key, value, step.linear, site=step.site, mask=mask)
         else:
             output = self.attend(step.query, key, value, site=step.site, mask=mask, scoring=scoring, sinks=sinks)
-        own, off = self.steps[-1], self.steps[-1].heads_off | step.heads_off
-        self.steps[-1] = replace(own, heads_off=off, name=step.name, off_alone=step.off_alone, taken=step.taken)
+        repeated, off = self.steps[-1], self.steps[-1].heads_off | step.heads_off
+        self.steps[-1] = replace(repeated, heads_off=off, name=step.name, off_alone=step.off_alone, taken=step.taken)
         return silence(overlay(output, step.taken), off, step.off_alone)
 
     def weights(
@@ -202,11 +202,11 @@ class Tap:
         sinks: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring]:
         """Apply the edits to mask and scoring, append the sink as a key, and return key, value, mask and scoring."""
-        own, edit = mask if self.edits.own_mask else None, self.edits.mask_at(site.kind)
-        if own is None or edit is None:
-            mask = edit if own is None else own
+        original, edit = mask if self.edits.own_mask else None, self.edits.mask_at(site.kind)
+        if original is None or edit is None:
+            mask = edit if original is None else original
         else:
-            mask = own & (edit if isinstance(own, Mask) else edit.tensor(query.shape[2], key.shape[2]))
+            mask = original & (edit if isinstance(original, Mask) else edit.tensor(query.shape[2], key.shape[2]))
         scoring = self.edits.at(site, scoring)
         scoring.check((*query.shape[:3], key.shape[2]))
         if scoring.scale is None:

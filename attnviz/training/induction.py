@@ -92,8 +92,8 @@ def repeated_positions(texts: list[Repetition]) -> Tensor:
 def loss(model: nn.Module, generator: Random) -> Tensor:
     """Compute the loss of the next word: weight 1 where a repeated passage predicts it, BLIND elsewhere."""
     texts = sample(generator, BATCH, held_out=False)
-    read, after = tensors(texts)
-    losses = cross_entropy(model(read)[1].flatten(0, 1), after.flatten(), reduction="none")
+    inputs, after = tensors(texts)
+    losses = cross_entropy(model(inputs)[1].flatten(0, 1), after.flatten(), reduction="none")
     weight = torch.where(repeated_positions(texts), 1.0, BLIND).flatten()
     return (losses * weight).sum() / weight.sum()
 
@@ -101,9 +101,9 @@ def loss(model: nn.Module, generator: Random) -> Tensor:
 @torch.inference_mode()
 def accuracy(model: nn.Module, texts: list[Repetition], edits: Edits = Edits()) -> float:
     """Measure the accuracy on words that a repeated passage predicts."""
-    read, after = tensors(texts)
+    inputs, after = tensors(texts)
     counted = repeated_positions(texts) & (after >= 0)
-    guesses = model(read, tap=Tap(edits, keep=False))[1].argmax(-1)
+    guesses = model(inputs, tap=Tap(edits, keep=False))[1].argmax(-1)
     return float((guesses == after)[counted].float().mean())
 
 
@@ -133,10 +133,10 @@ ROLES = {
 @torch.inference_mode()
 def measure_heads(model: nn.Module, texts: list[Repetition], edits: Edits = Edits()) -> dict[Head, dict[str, Look]]:
     """Measure the attention of each head towards the patterns of ROLES."""
-    read, tap = tensors(texts)[0], Tap(edits)
-    model(read, tap=tap)
-    again = probe.after_same(read) & repeated_positions(texts).unsqueeze(2)
-    patterns = {"previous": probe.back(read), "induction": again, "two before": probe.back(read, 2)}
+    inputs, tap = tensors(texts)[0], Tap(edits)
+    model(inputs, tap=tap)
+    again = probe.after_same(inputs) & repeated_positions(texts).unsqueeze(2)
+    patterns = {"previous": probe.back(inputs), "induction": again, "two before": probe.back(inputs, 2)}
     return probe.measure_heads(tap.steps, {"decoder": patterns})
 
 

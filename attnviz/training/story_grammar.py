@@ -157,7 +157,7 @@ class _Subject:
 
     noun: Noun
     source: tuple[int, ...]
-    begins: int
+    sentence_start: int
 
     @property
     def kind(self) -> str:
@@ -217,15 +217,15 @@ class Writer(Dice):
 
     def clause(self, subject: _Subject) -> None:
         """Write the pronoun of the subject and a predicate."""
-        right = subject.noun.pronoun
-        if self.misleading(subject).pronoun != right:
-            self.add_test("pronoun", tuple(pronoun for pronoun in PRONOUNS if pronoun != right), subject)
-        self.say(right)
+        correct = subject.noun.pronoun
+        if self.misleading(subject).pronoun != correct:
+            self.add_test("pronoun", tuple(pronoun for pronoun in PRONOUNS if pronoun != correct), subject)
+        self.say(correct)
         self.predicate(subject)
 
     def giving(self) -> _Subject:
         """Write about two people, one of whom gives something to the other, whose name is then repeated."""
-        begins, people = len(self.words), self.two_names()
+        sentence_start, people = len(self.words), self.two_names()
         together = self.chance(0.5)
         first = self.name(people[0])
         self.say("and" if together else MEET.form(False, self.past))
@@ -240,7 +240,7 @@ class Writer(Dice):
         self.noun_phrase(self.choose([noun for noun in NOUNS if noun.group == "things"]))
         self.say("to")
         wrong = tuple(name.word for name in NAMES if name != people[taker])
-        self.add_test("name", wrong, _Subject(people[taker], (sources[taker],), begins))
+        self.add_test("name", wrong, _Subject(people[taker], (sources[taker],), sentence_start))
         self.name(people[taker])
         if self.chance(0.5):
             self.say(self.choose(JOINS))
@@ -250,19 +250,19 @@ class Writer(Dice):
 
     def subject(self, noun: Noun | None = None, other: str | None = None) -> _Subject:
         """Write a subject; `other` is a pronoun that must not fit it."""
-        begins, kind = len(self.words), self.random()
+        sentence_start, kind = len(self.words), self.random()
         if noun is None and other != "they" and kind < 0.08:
             people = self.two_names()
             start = self.name(people[0])
             self.say("and")
-            return _Subject(Noun("", "they", "people"), (start, start + 1, self.name(people[1])), begins)
+            return _Subject(Noun("", "they", "people"), (start, start + 1, self.name(people[1])), sentence_start)
         if noun is None and kind < 0.38:
             noun = self.choose([name for name in NAMES if name.pronoun != other])
         if noun is not None:
-            return _Subject(noun, (self.name(noun),), begins)
+            return _Subject(noun, (self.name(noun),), sentence_start)
         pronoun = self.choose([pronoun for pronoun in _OFTEN if pronoun != other])
         noun = self.choose([noun for noun in NOUNS if noun.pronoun == pronoun])
-        subject = _Subject(noun, (self.noun_phrase(noun),), begins)
+        subject = _Subject(noun, (self.noun_phrase(noun),), sentence_start)
         if self.chance(0.65):
             self.modifier(subject)
         return subject
@@ -351,10 +351,10 @@ class Writer(Dice):
     def verb(self, verb: Verb, subject: _Subject) -> None:
         """Write a verb that agrees with the subject; it is tested if the noun before it has the other number."""
         plural = subject.noun.plural
-        right, wrong = verb.form(plural, self.past), verb.form(not plural, self.past)
-        if right != wrong and self.misleading(subject).plural != plural:
+        correct, wrong = verb.form(plural, self.past), verb.form(not plural, self.past)
+        if correct != wrong and self.misleading(subject).plural != plural:
             self.add_test("verb", (wrong,), subject)
-        self.say(right)
+        self.say(correct)
 
     def misleading(self, subject: _Subject) -> Noun:
         """Return the last noun, which may mislead; the noun of the subject if a word since then reveals its pronoun."""
@@ -364,7 +364,7 @@ class Writer(Dice):
 
     def add_test(self, kind: str, wrong: tuple[str, ...], subject: _Subject) -> None:
         """Mark the next word as tested; `wrong` are its wrong alternatives."""
-        opening = " ".join(self.words[subject.begins :])
+        opening = " ".join(self.words[subject.sentence_start :])
         self.tested.append(HardWord(kind, len(self.words), wrong, subject.source, opening))
 
     def name_or_phrase(self, noun: Noun) -> int:

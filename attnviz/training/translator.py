@@ -40,18 +40,18 @@ def loss(model: nn.Module, generator: Random) -> Tensor:
     for ids in english:
         ids[:-1] = [UNKNOWN if generator.random() < FORGOTTEN else id for id in ids[:-1]]
     french = [FRENCH.ids(pair.french) for pair in pairs]
-    read, lengths = padded(english)
+    inputs, lengths = padded(english)
     before, before_lengths = padded([[START, *ids] for ids in french])
     after, _ = padded([[*ids, END] for ids in french])
-    _, logits = model.decode(before, model.encode(read, lengths), before_lengths, lengths)
+    _, logits = model.decode(before, model.encode(inputs, lengths), before_lengths, lengths)
     return cross_entropy(logits.flatten(0, 1), after.flatten(), ignore_index=NOTHING)
 
 
 @torch.inference_mode()
 def translate(model: EncoderDecoder, english: list[list[int]], edits: Edits = Edits()) -> list[tuple[str, ...]]:
     """Translate English ids into French words, with greedy decoding."""
-    read, lengths = padded(english)
-    memory = model.encode(read, lengths, tap=Tap(edits, keep=False))
+    inputs, lengths = padded(english)
+    memory = model.encode(inputs, lengths, tap=Tap(edits, keep=False))
     written = torch.full((len(english), 1), START)
     done = torch.zeros(len(english), dtype=torch.bool)
     while not done.all() and written.shape[1] < model.config.longest:
@@ -141,16 +141,16 @@ def cells(pair: Pair) -> dict[tuple[str, str], list[tuple[int, Iterable[int]]]]:
 @torch.inference_mode()
 def measure_heads(model: EncoderDecoder, pairs: list[Pair]) -> dict[Head, dict[str, Look]]:
     """Measure the attention of all heads, by the names of ROLES, while the decoder reads the correct French words."""
-    read, lengths = padded([read_ids(pair) for pair in pairs])
+    inputs, lengths = padded([read_ids(pair) for pair in pairs])
     before, before_lengths = padded([[START, *FRENCH.ids(pair.french)] for pair in pairs])
     tap = Tap()
-    model.decode(before, model.encode(read, lengths, tap=tap), before_lengths, lengths, tap=tap)
+    model.decode(before, model.encode(inputs, lengths, tap=tap), before_lengths, lengths, tap=tap)
     named = [cells(pair) for pair in pairs]
     patterns: dict[str, dict[str, Tensor]] = {"encoder": {}, "cross": {}}
     for kind, role in named[0]:
         rows = ((sentence, *cell) for sentence, places in enumerate(named) for cell in places[kind, role])
-        queries = read.shape[1] if kind == "encoder" else before.shape[1]
-        patterns[kind][role] = probe.pattern_of((len(pairs), queries, read.shape[1]), rows)
+        queries = inputs.shape[1] if kind == "encoder" else before.shape[1]
+        patterns[kind][role] = probe.pattern_of((len(pairs), queries, inputs.shape[1]), rows)
     return probe.measure_heads(tap.steps, patterns)
 
 

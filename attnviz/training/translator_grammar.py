@@ -180,19 +180,19 @@ def verb_phrase(verb: Verb, person: Person, manner: Manner) -> Phrase:
     helper, adverb, target = (tuple(map(Word, text.split())) for text in (auxiliary, manner.adverb, manner.object))
     meaning = tuple(map(Word, (*lead.split(), form, *verb.particle)))
     alone = manner.negation == "never" or (manner.negation == "not" and manner.tense != "can")
-    apart = (Word(manner.negation),) if alone else ()
+    denial = (Word(manner.negation),) if alone else ()
     pronouns = [Written(words.PRONOUNS[words.OBJECTS[word.text]][1], (word,), "pronoun") for word in target]
     if verb.helper == "se":
-        own = meaning[len(lead.split()) :]
-        pronouns = [Written(words.REFLEXIVES[person.form], own, "pronoun")]
+        source = meaning[len(lead.split()) :]
+        pronouns = [Written(words.REFLEXIVES[person.form], source, "pronoun")]
     finite, *rest = _french_forms(verb, person, manner.tense, helper, meaning)
     conjugated = [*pronouns, finite]
     if manner.tense in words.MODALS:  # pronouns stand before the infinitive
         conjugated, rest = [finite], [*pronouns, *rest]
     does = helper if alone and auxiliary in ("do", "does", "did") else ()
-    denies = apart or (helper if manner.negation else ())
+    denies = denial or (helper if manner.negation else ())
     adverbs = [Written(words.ADVERBS[word.text], (word,), "adverb") for word in adverb]
-    english = helper + apart + adverb + meaning + target
+    english = helper + denial + adverb + meaning + target
     return Phrase(english, (*negated(conjugated, manner.negation, does + denies), *adverbs, *rest))
 
 

@@ -239,12 +239,12 @@ def _run(key: tuple, source: Source) -> Record:
     """Run a source on the request in the key, after freeing memory for the record."""
     request = key[-1]
     if (result := _used.get(key)) is None:
-        read, edits = sentences(source, request), request.edits
-        cost = budget.cost(source, read, edits)
+        tokenized, edits = sentences(source, request), request.edits
+        cost = budget.cost(source, tokenized, edits)
         budget.check_memory(cost.bytes, _drop_all)
         SHARED.reserve(key, cost.record_bytes)
         with cores.used_by(source):
-            result = _with_request(source, request, source.run(read, edits, targets(source, request)))
+            result = _with_request(source, request, source.run(tokenized, edits, targets(source, request)))
         _used[key] = result
     return result
 

@@ -68,24 +68,24 @@ def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
     Raises:
         InputError: if `part` is "pattern" and the texts have different lengths.
     """
-    own, other = (_tokens(side, context.site, part) for side in (context, b))
-    if len(own) == len(other):
+    a_tokens, b_tokens = (_tokens(side, context.site, part) for side in (context, b))
+    if len(a_tokens) == len(b_tokens):
         where = st.selectbox("Positions", ["all positions", "one position"], key="take where", width=140)
         if where == "all positions":
             return ()
     elif part == "pattern":
-        count = f"A has {counted(len(own), 'token')}, B {len(other)}"
+        count = f"A has {counted(len(a_tokens), 'token')}, B {len(b_tokens)}"
         raise InputError(f"{count}, but a pattern needs equally many: take the output or the values.")
-    names = [[f"{visible_text(token.text)} ({i})" for i, token in enumerate(tokens)] for tokens in (own, other)]
-    first = min(context.cell[0], len(own) - 1) if context.cell else len(own) - 1
+    names = [[f"{visible_text(token.text)} ({i})" for i, token in enumerate(tokens)] for tokens in (a_tokens, b_tokens)]
+    first = min(context.cell[0], len(a_tokens) - 1) if context.cell else len(a_tokens) - 1
     in_a = st.selectbox(
-        "In A", range(len(own)), first, names[0].__getitem__, key=f"take to {len(own)} {first}", width=150
+        "In A", range(len(a_tokens)), first, names[0].__getitem__, key=f"take to {len(a_tokens)} {first}", width=150
     )
     if part == "pattern":
         return (in_a,)
-    first = min(in_a, len(other) - 1)
-    key = f"take of {len(other)} {first}"
-    in_b = st.selectbox("From B", range(len(other)), first, names[1].__getitem__, key=key, width=150)
+    first = min(in_a, len(b_tokens) - 1)
+    key = f"take of {len(b_tokens)} {first}"
+    in_b = st.selectbox("From B", range(len(b_tokens)), first, names[1].__getitem__, key=key, width=150)
     return (in_a,) if in_b == in_a else (in_a, in_b)
 
 

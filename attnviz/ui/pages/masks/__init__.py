@@ -67,14 +67,14 @@ def _compose(context: Context, paint: bool) -> None:
         place = st.container()
         rules.draw(context)
         _bias(context)
-    mask, own = rules.acting_mask(context), rules.built_in(context)
+    mask, built_in = rules.acting_mask(context), rules.built_in(context)
     with place:
         if context.source.read_only:
             quiet("This model cannot be changed: rules change the mask that is drawn, not the weights.")
-        elif own is not None:
-            control(st.toggle, f"Built-in mask: {own}", "own_mask", part="in the list")
+        elif built_in is not None:
+            control(st.toggle, f"Built-in mask: {built_in}", "own_mask", part="in the list")
     with left:
-        _note_without_effect(context, mask, own or Full())
+        _note_without_effect(context, mask, built_in or Full())
         _empty_rows(context, mask)
     with middle:
         grid = _mask(context, mask, paint)
@@ -106,7 +106,7 @@ def _bias(context: Context) -> None:
     control(st.pills, "Bias on scores", "bias", [*BIASES, "Softcap"], step=with_biases, part="of the page", **options)
 
 
-def _note_without_effect(context: Context, mask: Mask, own: Mask) -> None:
+def _note_without_effect(context: Context, mask: Mask, built_in: Mask) -> None:
     """Show a message if the rules have no effect on this map."""
     size = tuple(map(len, context.tokens))
     if not any(entry.on for entry in rules.stack().entries) or context.source.read_only:
@@ -114,9 +114,9 @@ def _note_without_effect(context: Context, mask: Mask, own: Mask) -> None:
     if context.site.kind == "cross" and not context.edits.mask_cross:
         note("The rules do not act on cross-attention; the menu Mask has a switch for that.", "notice")
     elif context.edits.own_mask and max(size) <= MOST_COMPARED:
-        before, after = (part.grid(*size, sentence=context.sentence) for part in (own, mask))
+        before, after = (part.grid(*size, sentence=context.sentence) for part in (built_in, mask))
         if torch.equal(before, after):
-            blocks = "block no cell" if isinstance(own, Full) else "block only cells that the built-in mask blocks"
+            blocks = "block no cell" if isinstance(built_in, Full) else "block only cells that the built-in mask blocks"
             note(f"These rules {blocks} here.", "notice")
 
 
@@ -154,13 +154,13 @@ def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
 
 def _paint(context: Context, cells: set[tuple[int, int]]) -> None:
     """Block or open cells by rules, except cells that the built-in mask blocks, which rules cannot open."""
-    own = rules.built_in(context)
-    if own is not None and context.edits.own_mask:
-        cells = {cell for cell in cells if not own.blocked_by(*cell, sentence=context.sentence)}
+    built_in = rules.built_in(context)
+    if built_in is not None and context.edits.own_mask:
+        cells = {cell for cell in cells if not built_in.blocked_by(*cell, sentence=context.sentence)}
     if cells:
         put(mask=rules.flipped(rules.stack(), cells, sentence=context.sentence))
     else:
-        session().memory["not painted"] = f"The built-in mask ({own}) blocks this: switch it off to open it."
+        session().memory["not painted"] = f"The built-in mask ({built_in}) blocks this: switch it off to open it."
 
 
 def _drag(act, over: dict) -> None:

@@ -275,5 +275,5 @@ def acting_mask(context: Context) -> Mask:
             return mask or Full()
         if rules is None or not context.edits.own_mask or context.edits.mask_at(context.site.kind) != rules:
             return mask
-    own = built_in(context)
-    return own & rules if own is not None and rules is not None else own or rules or Full()
+    original = built_in(context)
+    return original & rules if original is not None and rules is not None else original or rules or Full()
