@@ -143,7 +143,7 @@ def score_fields(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[s
 
 
 def split_mask(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None, str]:
-    """Split a float mask, added to the scores, into a boolean mask, a bias and the policy of its fully masked rows.
+    """Split a float mask, which is added to the scores, into a boolean mask, a bias and the `empty_rows` policy.
 
     A row masked by finite numbers only is not empty for the model: it has equal weights if the scores are lost to
     rounding, and else the weights of its scores.

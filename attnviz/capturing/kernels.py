@@ -34,7 +34,7 @@ FLASH += "flash_attn_varlen_qkvpacked_func flash_attn_varlen_kvpacked_func flash
 LIBRARIES = {"flash_attn": FLASH.split(), "xformers.ops": ["memory_efficient_attention"]}
 """Attention functions of other libraries, by the module from which they are imported."""
 NAMED_ONLY = ("_flash_attn_forward", "_flash_attention_forward", "memory_efficient_attention")
-"""Operators that a model may call directly, and the function of xformers: reported, but not captured."""
+"""Operators that a model may call directly, and a function of xformers; they are reported, but not captured."""
 NAMES = {*NAMED_ONLY, "_varlen_attn", "flex_attention", *FLASH.split()}
 """Functions that `attend` replaces; torch's `varlen_attn` is known by its operator."""
 

@@ -130,7 +130,7 @@ class Tracker:
         return (before.site.kind != "cross" or is_step) and keys_in_cache(before, after) is not None
 
     def edits_of(self, call: Call) -> Edits:
-        """Adapt the edits to one call, which may have queries after cached ones, or a single head of several."""
+        """Adapt the edits to one call: shift the mask behind cached keys, and select the head of a single-head call."""
         edits, site = call.in_windows(self.edits), call.site
         if call.offset and edits.mask is not None:
             edits = replace(edits, mask=edits.mask.shifted(call.offset))

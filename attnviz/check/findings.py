@@ -173,7 +173,7 @@ class Array:
         """Make a finding about the True cells, boolean (B, H, Q, K), or (B, H, Q) for rows; [] if no cell is True.
 
         Args:
-            noun: noun for a cell, put with its number before the message: "3 rows" + " of NaN only: ...".
+            noun: noun for a cell, put with its number before the message: "3 rows" + " with only NaN: ...".
         """
         total = 0 if cells is None else int(cells.count_nonzero())
         if cells is not None and not total:

@@ -241,10 +241,10 @@ def check_weights(grid: Array, intent: Intent | None, tokens: Tensor | None, nea
     empty = (weights == 0).all(-1) & valid
     outside = (weights < -near) | (weights > 1 + near)
     example = f", such as {weights[outside][0].item():.4g}" if outside.any() else ""
-    message = "of NaN only: no key was left, and -inf was filled in."
+    message = "with only NaN: no key was left, and -inf was filled in."
     fix = "Leave a key open in each row, or set these rows to zero: torch.nan_to_num after the softmax."
     findings = grid.findings("nan", "error", message, fix, rows, "row")
-    message = "of NaN in rows that also hold numbers: a softmax never gives such a row."
+    message = "with NaN in rows that also hold numbers: no softmax makes such a row."
     fix = "Look for code that changes the weights after the softmax."
     findings += grid.findings("nan", "error", message, fix, nan & ~rows[..., None], "cell")
     fix = "Weights are at most 1. If these are masked scores, state that the kind is scores."
@@ -253,7 +253,7 @@ def check_weights(grid: Array, intent: Intent | None, tokens: Tensor | None, nea
     findings += _sum_findings(grid, valid & ~empty, near)
     fix = "A softmax gives none. If these are scores, from before the softmax, state that kind."
     findings += grid.findings("range", "error", f"below 0 or above 1{example}.", fix, outside, "weight")
-    message = "of 0 only: the query had no key left, and its output is 0."
+    message = "with only zeros: the query had no key left, and its output is 0."
     fix = "If they are not padding, fix the mask: leave each query a key."
     findings += grid.findings("empty-row", "warning", message, fix, empty & read_rows(weights, tokens), "row")
     hides, of_mask = _compare(grid, weights > 1e-6, intent, tokens)  # keys with a very negative score get less

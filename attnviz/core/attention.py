@@ -26,7 +26,7 @@ BLOCK = 2**19
 """Scores that `attend` holds at once: 2 MB of float32, which fit in the cache of a processor."""
 
 ROWS = 64
-"""Minimum number of queries in a block: with fewer, rereading the keys takes up to half of the time."""
+"""Minimum number of queries in a block: in smaller blocks, rereading the keys takes up to half of the time."""
 
 ON_DEVICE = 2**22
 """Maximum number of scores in a block, and their number on a GPU, where every block costs a kernel launch."""

@@ -19,7 +19,7 @@ GRACE = 5.0
 """Seconds a job continues while nobody is connected; enough for a page to reload."""
 
 LOOK = 0.5
-"""Seconds between checks whether a queued job is still wanted."""
+"""Seconds between two checks whether a client still waits for a queued job."""
 
 
 @dataclass(eq=False)

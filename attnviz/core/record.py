@@ -264,7 +264,7 @@ class Record:
 
     @property
     def read(self) -> tuple[Sentence, ...]:
-        """The sentences to whose positions `output` and `prediction` belong: those of the decoder if there is one."""
+        """The sentences whose positions `output` and `prediction` have: the decoder input if there is a decoder."""
         return self.targets or self.sentences
 
     def tokens(self, site: Site, *, sentence: int = 0) -> tuple[tuple[Token, ...], tuple[Token, ...]]:

@@ -141,7 +141,7 @@ class Readout:
 
 @dataclass(frozen=True, eq=False)
 class Projections:
-    """The weights around one attention call; head h has the h-th part of each, with shared keys and values repeated.
+    """The weights around one attention call. Each weight has one part per head; shared keys and values are repeated.
 
     Attributes:
         w_q, w_k, w_v: projections of the normalized stream, (H · d, d_model); None if unknown, or if queries and keys

@@ -47,7 +47,7 @@ CLOSING = "\"')]}»”’」』"
 
 
 def begins_sentence(before: Token, token: Token, text: str) -> bool:
-    """Whether a sentence begins at a token, given the token before it; a plain rule, without a dictionary.
+    """Whether a sentence begins at a token, given the token before; a rule without a list of abbreviations.
 
     A sentence begins where the role changes, after a line break, after 。！？, and after . ! ? … followed by a space,
     so also after "Mr. ".

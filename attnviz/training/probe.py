@@ -130,7 +130,7 @@ class Role:
 
     Attributes:
         name: keys that a head with this role attends to, in a few words without a comma.
-        does: behavior as a clause that begins with "looks".
+        does: description of the behavior, a clause that begins with "looks".
         rows: noun for the rows in which the behavior is measured.
         next: words whose prediction shows the behavior, separated by spaces; empty if rows are chosen otherwise.
     """

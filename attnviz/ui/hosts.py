@@ -118,7 +118,7 @@ class OwnHosts:
 
 
 def serves_others() -> bool:
-    """Whether other machines can reach the app: it is public, or answers to more than the local names."""
+    """Whether other machines can reach the app: it is public, or allows other host names than the local ones."""
     names = config.get_option("server.allowedHosts")
     return public() is not None or not names or not LOCAL.issuperset(names)
 
@@ -132,7 +132,7 @@ def refusal(headers: Headers, path: str) -> str:
         return "A public app shows no metrics."
     if origin is None or _is_own(origin, host or ""):
         return ""
-    return "This app answers to its own pages alone. STREAMLIT_SERVER_CORS_ALLOWED_ORIGINS names other origins."
+    return "Another web page sent this request. STREAMLIT_SERVER_CORS_ALLOWED_ORIGINS lists the origins that may."
 
 
 def _is_own(origin: str, host: str) -> bool:

@@ -133,11 +133,11 @@ def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
     sentence = cache.sentences(source, replace(job.request, answer=()))[0]
     with progress.counted(job.count) as report:
 
-        def tell(answer: str, count: int) -> bool:
+        def report_text(answer: str, count: int) -> bool:
             return report(count, job.count, answer)
 
         settings = {"sampling_temperature": job.temperature, "top_p": job.top_p, "seed": job.seed}
-        return generate(sentence, source, job.count, job.request.edits, begin=begin, report=tell, **settings).ids
+        return generate(sentence, source, job.count, job.request.edits, begin=begin, report=report_text, **settings).ids
 
 
 def _answer(context: Context) -> None:

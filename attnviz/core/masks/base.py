@@ -224,7 +224,7 @@ class Mask(ABC):
         return self
 
     def _check_sentence(self, sentence: int) -> None:
-        """Raise MaskError if the mask is for fewer sentences."""
+        """Raise MaskError if the mask is for a batch that has no sentence with this index."""
         if not 0 <= sentence < (self.batch_size or sentence + 1):
             number = f"it is for {self.batch_size}, counted from 0"
             raise MaskError(f"The mask '{self}' has no sentence {sentence}; {number}.")

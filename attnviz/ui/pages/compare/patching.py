@@ -116,10 +116,10 @@ def _effect_map(context: Context, text: str) -> None:
     figure = figures.carried(cache.record(*run), carried, focused=focused, dark=context.dark)
     in_words(carried.in_words())
 
-    def choose(point: dict) -> None:
+    def choose_head(point: dict) -> None:
         put(layer=Site(point["kind"], int(point["layer"])), head=int(point["head"]))
 
-    picture(figure, "carried", select="head", on_click=choose)
+    picture(figure, "carried", select="head", on_click=choose_head)
     quiet(
         "In each run one head takes this part from B. The number is (patched − A) / (B − A), for the logit difference: "
         "0 is as in A, 1 as in B; below 0 the head moves away from B. Click a head to look at it."

@@ -139,10 +139,10 @@ def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
     if brush:
         act = partial(_paint, context)
 
-        def flip(point: dict) -> None:
+        def flip_cell(point: dict) -> None:
             act({(int(point["query"]), int(point["key"]))})
 
-        picture(figure, "painted mask", select="cell", on_click=flip, on_drag=partial(_drag, act))
+        picture(figure, "painted mask", select="cell", on_click=flip_cell, on_drag=partial(_drag, act))
     else:
         picture(figure, "mask", select="cell", on_click=select, on_escape=lambda: put(cell=None))
     if paint and not brush:
