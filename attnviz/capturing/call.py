@@ -27,9 +27,9 @@ BLOCKED = -9e3
 LOST_BELOW = -1e8
 """Bias below which the scores are lost to rounding, so that a fully masked row has equal weights."""
 ROWS = 8
-"""Rows compared per call, at most; evenly spaced, and including the last row."""
+"""Maximum number of rows that are compared per call; they are evenly spaced and include the last row."""
 BOUND, BOUND_OF_HALVES = 1e-4, 0.03
-"""Differences of weights that rounding can explain, in general and for 16-bit dtypes."""
+"""Largest differences of weights that count as rounding: in general, and for 16-bit dtypes."""
 ROUNDING = 512
 """Tolerance of scores in units of the machine epsilon, relative to their size."""
 

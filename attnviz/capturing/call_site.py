@@ -18,9 +18,9 @@ from attnviz.core.masks import Mask, Subsequent
 CROSS = ("cross", "encdecattention", "encoder_attn", "encoder_decoder", "multihead_attn", "src_attn", "attn2")
 """Prefixes of parts of module names that mark cross-attention."""
 NO_TEXTS = ("pos", "mask", "bias", "residual", "rot", "freq", "rel", "temb", "cos", "sin")
-"""Parts of argument names that mark tensors that are not text, though they may have the length of a text."""
+"""Parts of argument names that mark tensors other than texts, such as masks, which may be as long as a text."""
 SKIPPED = (nn.Module.__call__.__code__.co_filename,)
-"""Files whose stack frames only pass a call on to another function."""
+"""Files whose stack frames are ignored, because their functions only call another function."""
 ONE_HEAD = re.compile(r"(?:(.+)\.)?\w*head\w*\.(\d+)")
 """Pattern of names of modules that compute one of several heads: "blocks.0.heads.2"."""
 

@@ -24,7 +24,7 @@ MINUS = frozenset({"sub", "sub_", "subtract", "__sub__", "__isub__"})
 CASTS = frozenset("contiguous to float half bfloat16 double type type_as clone expand dropout".split())
 VIEWS = {"view", "reshape", "flatten", "unflatten", "permute", "transpose", "transpose_", "swapaxes", "swapdims"}
 VIEWS |= {"movedim", "unsqueeze", "squeeze", "__getitem__", "__get__"}
-"""Names of functions that multiply, divide, add, subtract, keep the numbers, and change only the view of a tensor."""
+"""Names of functions, per set: multiply, divide, add, subtract, keep the numbers, change only the view of a tensor."""
 ROUNDING, ROUNDING_OF_HALVES = 256, 8
 """Tolerance between scores and their recomputation, in units of the machine epsilon: many roundings in long sums, or
 few in 16-bit types, whose numbers are rounded once each."""

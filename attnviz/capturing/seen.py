@@ -20,7 +20,7 @@ PROVENANCE = "your own"
 Strings = Sequence[str] | Sequence[Sequence[str]]
 """Words of one sentence, or one list of words per sentence."""
 MOST_EXTRA = 16
-"""Positions before the patches, such as [CLS] and registers, at most."""
+"""Maximum number of positions before the patches, such as [CLS] and registers."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ RUNS = tuple(NEEDS)
 CAUSES = ("", "rounding", "mask", "positions", "cache", "window", "scores", "other", "not tried")
 """Causes of a `RunResult`: the first two mean equal outputs, the last means no outputs."""
 CHEAP = 2**30
-"""Maximum size in bytes of a copy of a model."""
+"""Maximum size in bytes of a copy of the model, which is run in another number type."""
 
 
 class NotTriedError(AttnvizError):

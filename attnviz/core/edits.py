@@ -17,7 +17,7 @@ from attnviz.core.scoring import Area, Bias, Scoring
 
 KINDS = ("encoder", "decoder", "cross")
 BY_LETTER = {kind[0]: kind for kind in KINDS}
-"""The kinds by the letter that stands for each in a link: e, d and c."""
+"""Kinds by their first letter, which stands for the kind in a link: e, d and c."""
 PARTS = ("output", "pattern", "values", "stream")
 """Parts of a run that can be taken from another text; see `Take`."""
 

@@ -20,7 +20,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.ui.streamlit_internals import is_host_allowed, uploaded_bytes
 
 HEALTH = "/_stcore/health"
-"""Path that answers to any host name, because containers and proxies request it by IP address; it reveals nothing."""
+"""Path that is served under any host name, as containers and proxies request it by IP address; it reveals nothing."""
 
 METRICS = "/_stcore/metrics"
 """Path of Streamlit's metrics, refused in a public app."""

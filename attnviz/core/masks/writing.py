@@ -19,8 +19,8 @@ QUERIES, KEYS = (f"torch.arange({number}, device=query.device)" for number in ("
 ALL = "torch.ones(queries, keys, dtype=torch.bool, device=query.device)"
 
 GRID, ROW, PREDICATE, SCRIPT = "grid", "row", "predicate", "script"
-"""Styles of code: a mask (Q, K), (B, 1, 1, K) or (B, 1, Q, K); a row over keys only, (K,) or (B, K); a predicate of one
-cell; a predicate of one cell in JavaScript."""
+"""Styles of code: a mask (Q, K), (B, 1, 1, K) or (B, 1, Q, K); a row over keys only, (K,) or (B, K); a function of one
+query and key for FlexAttention; the same function in JavaScript."""
 
 COMPARED, EITHER, BOTH, SUM, PRODUCT, DENIED, ATOM = range(7)
 """Operator precedence in Python, from comparisons (lowest) to names (highest)."""

@@ -29,7 +29,7 @@ TO_STEPS = "How this weight is computed, number by number"
 MOST_LINKING = 8
 """Maximum number of heads that are listed for a pair of words."""
 LEAST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-"""Minimum weights of a line to choose from."""
+"""Values of the control for the minimum weight of a drawn line."""
 
 
 def page(source: Source, request: Request) -> None:
