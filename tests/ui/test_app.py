@@ -187,7 +187,7 @@ def test_what_differs_in_b_follows_from_its_link(b, link, kind):
     ("b", "sentence"),
     [
         ("part=model&model=no/such/place", "no/such/place"),
-        ("part=model&model=shapes", "one alone reads a picture"),
+        ("part=model&model=shapes", "reads a picture: choose another model"),
         ("part=head&layer=d7&head=1", "There is no head d7.1"),
         ("part=original", "nothing is changed"),
         ("part=text&text=", "B has no text yet: type one."),
