@@ -174,7 +174,7 @@ def _huggingface(mask: Mask, queries: int, keys: int) -> list[str]:
     """Write code for transformers: 0 and 1 if the mask is the same for every query, else floats with four axes."""
     if _is_row(mask, queries, keys):
         lines, tokens = _row(mask, queries, keys)
-        lines.append(f"mask = {tokens.beside(ATOM)}.long()  # 1 = token, 0 = padding")
+        lines.append(f"mask = {tokens.operand(ATOM)}.long()  # 1 = token, 0 = padding")
         added = f"torch.zeros_like(scores).masked_fill(mask[:, None, None] == 0, {LOWEST})"
     else:
         lines = _floats(mask, queries, keys, LOWEST, "the lowest number")
@@ -187,7 +187,7 @@ def _huggingface(mask: Mask, queries: int, keys: int) -> list[str]:
 def _zero_is_masked(mask: Mask, queries: int, keys: int) -> list[str]:
     """Write attention with masked_fill where the mask is 0."""
     lines, may_attend = _grid(mask, queries, keys)
-    lines += ["# 0 = masked", f"mask = {may_attend.beside(ATOM)}.long()", SCORES]
+    lines += ["# 0 = masked", f"mask = {may_attend.operand(ATOM)}.long()", SCORES]
     return [*lines, "weights = scores.masked_fill(mask == 0, -1e9).softmax(-1)", OUTPUT]
 
 
@@ -224,7 +224,7 @@ def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Symbol]:
         lines, grid = _grid(mask, queries, keys)
         lines.append(f"may_attend = {grid.text}  # every query sees the same keys, so the first row is enough")
         row = grid.derive(f"may_attend{'[:, 0, 0]' if mask.batch_size else '[0]'}")
-    return lines, row if mask.batch_size else row.derive(f"{row.beside(ATOM)}.expand(len(query), keys)")
+    return lines, row if mask.batch_size else row.derive(f"{row.operand(ATOM)}.expand(len(query), keys)")
 
 
 def _floats(mask: Mask, queries: int, keys: int, fill: str, words: str) -> list[str]:

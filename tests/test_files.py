@@ -214,7 +214,7 @@ def with_header(content, change):
         (lambda h: h["sentences"][0]["tokens"].clear(), "a text is longer"),
         (lambda h: h["steps"][0].update(mask={"text": "nothing"}), "there is no rule"),
         (lambda h: h["steps"][0].update(mask={"rule": "full"}), "its mask is JSON, as attnviz 0.2 wrote it. Make the"),
-        (lambda h: h.update(patches={"rows": 3}), "its picture is stored as by attnviz 0.2. Make the record"),
+        (lambda h: h.update(patches={"rows": 3}), "its picture has the format of attnviz 0.2. Make the record"),
         (lambda h: h["steps"][0]["scoring"].update(temperature=0), "temperature"),
         (lambda h: h["steps"][0]["scoring"].update(bias=[{"bias": "evil"}]), "no bias"),
         (lambda h: h["edits"].update(heads_off=[["encoder", 0, -1]]), "There is no head -1"),

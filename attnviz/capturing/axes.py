@@ -22,25 +22,25 @@ class Product:
     sides: tuple[Tensor, Tensor]
     letters: tuple[str, str, str]
 
-    def arranged(self, side: int, lead: Sequence[str], positions: str, summed: str) -> Tensor:
+    def arrange(self, side: int, lead: Sequence[str], positions: str, summed: str) -> Tensor:
         """Rearrange one side to (*lead, positions, summed): missing axes get size 1, and all summed axes become one."""
-        tensor, own = self.sides[side], self.letters[side]
-        tensor = tensor.permute([own.index(letter) for letter in (*lead, *positions, *summed) if letter in own])
+        tensor, letters = self.sides[side], self.letters[side]
+        tensor = tensor.permute([letters.index(letter) for letter in (*lead, *positions, *summed) if letter in letters])
         for index, letter in enumerate(lead):
-            if letter not in own:
+            if letter not in letters:
                 tensor = tensor.unsqueeze(index)
         return tensor.reshape(*tensor.shape[: len(lead) + 1], prod(tensor.shape[len(lead) + 1 :]))
 
     def values(self, side: int, lead: Sequence[str], keys: str) -> Tensor:
-        """The values that are multiplied by the weights on side `side`, (*lead, K, d_v)."""
+        """Arrange the side opposite to the weights, which are on side `side`, as values (*lead, K, d_v)."""
         width_letters = "".join(letter for letter in self.letters[1 - side] if letter not in (*lead, keys))
-        value = self.arranged(1 - side, lead, keys, width_letters)
+        value = self.arrange(1 - side, lead, keys, width_letters)
         size = dict(zip(self.letters[side], self.sides[side].shape, strict=True))
         return value.expand(*(size[letter] for letter in lead), *value.shape[-2:])
 
 
 def read_product(name: str, args: tuple, kwargs: dict[str, Any]) -> Product | None:
-    """The product that a torch function computes, without added terms; None if it is not a product of two tensors."""
+    """Read the product that a torch function computes, without added terms; None unless it multiplies two tensors."""
     if name == "einsum":
         operands = args[1] if len(args) == 2 and isinstance(args[1], list | tuple) else args[1:]
         if len(operands) != 2 or not isinstance(args[0], str):
@@ -77,15 +77,15 @@ def is_learned(tensor: Tensor) -> bool:
 
 
 def _matrix_letters(*dims: int) -> tuple[str, str, str] | None:
-    """The letters of left @ right: common axes, then QD, DK and QK; None if a side is a vector."""
+    """Name the axes of left @ right by letters: common axes, then QD, DK and QK; None if a side is a vector."""
     lead = ascii_letters[: max(dims) - 2]
     left, right = (lead[len(lead) - dim + 2 :] for dim in dims)
     return (f"{left}QD", f"{right}DK", f"{lead}QK") if min(dims) > 1 else None
 
 
 def _einsum_letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str] | None:
-    """The letters of an einsum equation, with new letters for "..."; None if it is not a product of two
-    tensors, or leaves its output out."""
+    """Read the letters of an einsum equation, with new letters for "..."; None if it is not a product of two tensors,
+    or has no explicit output."""
     inputs, arrow, out = equation.replace(" ", "").partition("->")
     sides = inputs.split(",")
     is_twice = any(len({*side} - {"."}) < len(side.replace(".", "")) for side in sides)

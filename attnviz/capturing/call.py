@@ -27,9 +27,9 @@ BLOCKED = -9e3
 LOST_BELOW = -1e8
 """Bias below which the scores are lost to rounding, so that a fully masked row has equal weights."""
 ROWS = 8
-"""Rows compared per call, at most; evenly spaced, and including the last row."""
+"""Maximum number of rows that are compared per call; they are evenly spaced and include the last row."""
 BOUND, BOUND_OF_HALVES = 1e-4, 0.03
-"""Differences of weights that rounding can explain, in general and for 16-bit dtypes."""
+"""Largest differences of weights that count as rounding: in general, and for 16-bit dtypes."""
 ROUNDING = 512
 """Tolerance of scores in units of the machine epsilon, relative to their size."""
 
@@ -39,25 +39,25 @@ class Sample:
     """Some rows that the model itself computed: weights, (B, H, rows, K), or outputs, (B, H, rows, d_v)."""
 
     rows: slice
-    own: Tensor
+    values: Tensor
     is_output: bool
     dtype: torch.dtype
 
     @classmethod
-    def of(cls, own: Tensor, *dtypes: torch.dtype, is_output: bool = False) -> Self:
+    def of(cls, values: Tensor, *dtypes: torch.dtype, is_output: bool = False) -> Self:
         """Copy evenly spaced rows of weights or of an output, (B, H, Q, ...)."""
-        queries = own.shape[2]
+        queries = values.shape[2]
         stride = -(-queries // ROWS) or 1
         rows = slice((queries - 1) % stride, queries, stride)
-        coarsest = max((own.dtype, *dtypes), key=lambda dtype: torch.finfo(dtype).eps)
-        return cls(rows, own.detach()[:, :, rows].clone(), is_output, coarsest)
+        coarsest = max((values.dtype, *dtypes), key=lambda dtype: torch.finfo(dtype).eps)
+        return cls(rows, values.detach()[:, :, rows].clone(), is_output, coarsest)
 
-    def moved(self, start: int, keys: int, all_keys: int) -> Self:
+    def shift(self, start: int, keys: int, all_keys: int) -> Self:
         """Shift the rows by `start` queries, and pad weights from `keys` to `all_keys` keys; a sink stays last."""
-        values = self.own
+        values = self.values
         if not self.is_output:
             values = torch.cat([pad(values[..., :keys], (0, all_keys - keys)), values[..., keys:]], -1)
-        return replace(self, rows=slice(self.rows.start + start, self.rows.stop + start, self.rows.step), own=values)
+        return replace(self, rows=slice(self.rows.start + start, self.rows.stop + start, self.rows.step), values=values)
 
 
 @dataclass(eq=False)
@@ -128,12 +128,12 @@ class Call:
         return replace(tap.steps[0], name=self.name, line=self.line, weights_only=self.weights_only)
 
     def computed_from(self) -> dict[str, Any]:
-        """The arguments for `Tap.attend`, without the value."""
+        """Return the arguments for `Tap.attend`, without the value."""
         return {name: getattr(self, name) for name in ("query", "key", "mask", "scoring", "sinks")}
 
 
 def score_fields(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[str, Any]:
-    """Fields of a call with scores, (B, H, Q, K), but no queries and keys: these are 0, and the scores are the bias."""
+    """Make the fields of a call of which only the scores, (B, H, Q, K), are known: they are the bias, the rest is 0."""
     batch, heads, queries, keys = scores.shape
     scores = scores.float() if scores.dtype in HALVES or not scores.is_floating_point() else scores
     query, key = scores.new_zeros(batch, heads, queries + keys, 1).split((queries, keys), 2)
@@ -143,7 +143,7 @@ def score_fields(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[s
 
 
 def split_mask(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None, str]:
-    """Split a float mask, added to the scores, into a boolean mask, a bias and the policy of its fully masked rows.
+    """Split a float mask, which is added to the scores, into a boolean mask, a bias and the `empty_rows` policy.
 
     A row masked by finite numbers only is not empty for the model: it has equal weights if the scores are lost to
     rounding, and else the weights of its scores.
@@ -184,7 +184,7 @@ class Run:
         """
         pairs = {site: (self._parts[site][-1][-1], call) for site, call in after.items() if site in self._parts}
         self_sites = [site for site in pairs if site.kind != "cross"]
-        shared_keys = {site: goes_on(*pair) for site, pair in pairs.items()}
+        shared_keys = {site: keys_in_cache(*pair) for site, pair in pairs.items()}
         is_continued = any(shared_keys[site] for site in self_sites)
         is_same_run = is_continued or any(self._is_cut(site, after[site]) for site in self_sites)
         if not self_sites:
@@ -198,7 +198,7 @@ class Run:
         return is_same_run
 
     def whole(self) -> tuple[Pass, list[str]]:
-        """Join the passes to one call per site; gives the calls, and a message per site that cannot be joined."""
+        """Join the passes to one call per site; return the calls, and a message per site that cannot be joined."""
         calls = {site: _join_passes(parts[-1]) for site, parts in self._parts.items()}
         cut = [site for site, parts in self._parts.items() if len(parts) > 1 and self._is_cut(site, parts[-1][0])]
         reason = "uses keys of earlier passes that were not captured: its cache was cut or its sentences changed places"
@@ -219,8 +219,8 @@ def runs_of(calls: Iterable[Call]) -> list[Run]:
     return runs
 
 
-def goes_on(before: Call, after: Call) -> int | None:
-    """Number of keys that a call has from the call before it, in its cache; None if it does not continue that call."""
+def keys_in_cache(before: Call, after: Call) -> int | None:
+    """Count the keys that a call has in its cache from the call before it; None if it does not continue that call."""
     added, used, all_keys = after.shape[2], before.shape[3], after.shape[3]
     if before.site.kind == "cross":
         added = 0
@@ -233,7 +233,7 @@ def goes_on(before: Call, after: Call) -> int | None:
 
 
 def used_keys(call: Call) -> int:
-    """Number of keys up to the last key to which a query may attend."""
+    """Count the keys up to the last key to which any query may attend."""
     if not isinstance(call.mask, Tensor) or call.mask.shape[-1] != call.shape[3]:
         return call.shape[3]
     positions = call.mask.flatten(0, -2).any(0).nonzero()
@@ -263,8 +263,8 @@ def _join_heads(heads: dict[int | None, Call]) -> Call | None:
         for call in calls:
             call.refused = f"the heads of {call.name or 'the model'} differ in shape or scale, so they form no map"
         return None
-    own = [sample.own for call in calls for sample in call.samples[:1]]
-    samples = (replace(calls[0].samples[0], own=torch.cat(own, 1)),) if len(own) == len(calls) else ()
+    values = [sample.values for call in calls for sample in call.samples[:1]]
+    samples = (replace(calls[0].samples[0], values=torch.cat(values, 1)),) if len(values) == len(calls) else ()
     return replace(_concatenate(calls, 1), head=None, samples=samples)
 
 
@@ -278,7 +278,7 @@ def _join_passes(calls: list[Call]) -> Call:
     call, start, samples = calls[-1], 0, []
     if len(calls) > 1:
         for part in calls:
-            samples += [sample.moved(start, part.shape[3], call.shape[3]) for sample in part.samples]
+            samples += [sample.shift(start, part.shape[3], call.shape[3]) for sample in part.samples]
             start += part.shape[2]
         call = replace(_concatenate(calls, 2), samples=tuple(samples), offset=calls[0].offset)
     queries, keys = call.shape[2:]
@@ -320,8 +320,8 @@ def _cells(call: Call, cells: Tensor | Mask | float) -> Tensor:
 
 
 def difference(step: Step, samples: Iterable[Sample]) -> tuple[float, float]:
-    """Compare a step with rows that the model computed. Return the largest difference in units of its tolerance (above
-    1: the step is wrong), and the largest difference itself."""
+    """Compare a step with rows that the model computed. Return the largest difference, first as a multiple of its
+    tolerance (above 1, the step is wrong), then relative to the size of the numbers."""
     pairs = [(0.0, 0.0), *(_difference(step, sample) for sample in samples)]
     return tuple(map(max, zip(*pairs, strict=True)))
 
@@ -335,25 +335,25 @@ def _difference(step: Step, sample: Sample) -> tuple[float, float]:
     if not scores.numel():
         return 0.0, 0.0
     logsumexp = step.logsumexp[:, :, sample.rows]
-    rows, own = attention.normalize(scores, logsumexp=logsumexp), sample.own.to(scores.device).double()
-    is_nan, scale = own.isnan(), 1.0
+    rows, expected = attention.normalize(scores, logsumexp=logsumexp), sample.values.to(scores.device).double()
+    is_nan, scale = expected.isnan(), 1.0
     if sample.is_output:
         rows, scale = rows.to(step.value.dtype) @ step.value, max(_largest(step.value), 1e-30)
     else:  # keys beyond the filled part of a cache have no weight
-        width, is_nan = max(rows.shape[-1], own.shape[-1]), is_nan.any(-1, keepdim=True)
-        rows, own = (pad(part, (0, width - part.shape[-1])) for part in (rows, own))
+        width, is_nan = max(rows.shape[-1], expected.shape[-1]), is_nan.any(-1, keepdim=True)
+        rows, expected = (pad(part, (0, width - part.shape[-1])) for part in (rows, expected))
     heads = [[not step.is_off(head, sentence=b) for head in range(step.num_heads)] for b in range(step.shape[0])]
     is_on = torch.tensor(heads)[:, :, None, None]
     is_empty = (logsumexp == -torch.inf).unsqueeze(-1)
     is_ignored = (rows.isnan() & is_nan) | is_empty | ~is_on
-    error = (rows.double() - own).abs().masked_fill(is_ignored, 0).nan_to_num(nan=torch.inf)
+    error = (rows.double() - expected).abs().masked_fill(is_ignored, 0).nan_to_num(nan=torch.inf)
     bound, eps = (BOUND_OF_HALVES if sample.dtype in HALVES else BOUND), torch.finfo(sample.dtype).eps
-    allowed = bound * scale + own.abs().nan_to_num(0) * min(ROUNDING * eps * (1 + _largest(scores)), 0.5)
+    allowed = bound * scale + expected.abs().nan_to_num(0) * min(ROUNDING * eps * (1 + _largest(scores)), 0.5)
     return float((error / allowed).max()), float(error.max()) / scale
 
 
 def _largest(numbers: Tensor) -> float:
-    """The largest absolute value of the finite numbers."""
+    """Find the largest absolute value of the finite numbers."""
     return float(numbers.abs().nan_to_num(0, 0, 0).max())
 
 

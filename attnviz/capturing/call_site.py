@@ -18,9 +18,9 @@ from attnviz.core.masks import Mask, Subsequent
 CROSS = ("cross", "encdecattention", "encoder_attn", "encoder_decoder", "multihead_attn", "src_attn", "attn2")
 """Prefixes of parts of module names that mark cross-attention."""
 NO_TEXTS = ("pos", "mask", "bias", "residual", "rot", "freq", "rel", "temb", "cos", "sin")
-"""Parts of argument names that mark tensors that are not text, though they may have the length of a text."""
+"""Parts of argument names that mark tensors other than texts, such as masks, which may be as long as a text."""
 SKIPPED = (nn.Module.__call__.__code__.co_filename,)
-"""Files whose stack frames only pass a call on to another function."""
+"""Files whose stack frames are ignored, because their functions only call another function."""
 ONE_HEAD = re.compile(r"(?:(.+)\.)?\w*head\w*\.(\d+)")
 """Pattern of names of modules that compute one of several heads: "blocks.0.heads.2"."""
 
@@ -52,8 +52,8 @@ class CallPlace:
     def line(self) -> str:
         """File and line of the user's code that makes the call; "" for library code."""
         frames = [self.frame, *([self.above[1]] if self.above else [])]
-        own = (frame for frame in frames if "site-packages" not in frame.f_code.co_filename)
-        return next((f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" for frame in own), "")
+        user_frames = (frame for frame in frames if "site-packages" not in frame.f_code.co_filename)
+        return next((f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" for frame in user_frames), "")
 
     @property
     def batches(self) -> set[int]:
@@ -62,7 +62,7 @@ class CallPlace:
 
 
 def inputs(frame: FrameType) -> dict[str, Tensor]:
-    """The tensors among the arguments of a method, by name, as passed to it: code often reassigns the names."""
+    """List the tensors that a method was called with, by name, also if its code has reassigned the names since."""
     code, values, caller = frame.f_code, frame.f_locals, frame.f_back
     names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     if caller is not None and caller.f_code.co_filename in SKIPPED and "args" in caller.f_locals:
@@ -71,7 +71,7 @@ def inputs(frame: FrameType) -> dict[str, Tensor]:
 
 
 def positions(frame: FrameType) -> tuple[tuple[int, int], ...]:
-    """Numbers of sentences and positions, in either order, for each text among the inputs of a module."""
+    """List the numbers of sentences and positions, in either order, of each text among the inputs of a module."""
     tensors = inputs(frame).values()
     texts = [tensor for tensor in tensors if tensor.dim() == 3 and tensor.is_floating_point()]
     texts = texts or [tensor for tensor in tensors if tensor.dim() == 2 and not tensor.is_floating_point()]
@@ -131,24 +131,24 @@ class Sites:
         self._calls: Counter[str] = Counter()
         self._repeats: Counter[str] = Counter()
         self._read: dict[str, int] = {}
-        self.passed = 0
+        self.num_passes = 0
 
     def begin(self) -> None:
         """Start a new forward pass of the model."""
-        self.passed += bool(self._calls)
+        self.num_passes += bool(self._calls)
         self._calls.clear()
 
     def first(self, place: CallPlace) -> Site | None:
-        """The first site of a module that was already called in this forward pass; else None."""
+        """Return the first site of a module if it was already called in this forward pass, else None."""
         return self._sites.get((place.name, 0)) if place.in_pass and self._calls[place.name] else None
 
     def site(self, place: CallPlace, kind: str, heads: int) -> tuple[Site, str, int | None, int]:
-        """Number a call: its site, name of the module with all its heads, head of a single-head call, and forward pass.
+        """Return the site of a call, the module of all its heads, the head of a single-head call, and the forward pass.
 
         `kind` is used only for the first call of a module.
         """
         calls = self._calls if place.in_pass else self._repeats
-        nth, passed = (calls[place.name], self.passed) if place.in_pass else (0, calls[place.name])
+        nth, passed = (calls[place.name], self.num_passes) if place.in_pass else (0, calls[place.name])
         calls[place.name] += 1
         name, head = self._head(place) if heads == 1 else (place.name, None)
         if (name, nth) not in self._sites:
@@ -158,10 +158,10 @@ class Sites:
 
     def _head(self, place: CallPlace) -> tuple[str, int | None]:
         """Split "blocks.0.heads.2" into the module of all heads and the head; all heads must read the same tensor."""
-        match, read = ONE_HEAD.fullmatch(place.name), [*inputs(place.frame).values()]
-        if match is None or not read:
+        match, tensors = ONE_HEAD.fullmatch(place.name), [*inputs(place.frame).values()]
+        if match is None or not tensors:
             return place.name, None
-        name, head, address = match[1] or "", int(match[2]), read[0].data_ptr()
+        name, head, address = match[1] or "", int(match[2]), tensors[0].data_ptr()
         if head and self._read.get(name) != address:
             return place.name, None
         self._read[name] = address
@@ -208,7 +208,7 @@ def hides_future(mask: Tensor | Mask | None) -> bool:
 
 
 def head_counts(module: nn.Module) -> set[int]:
-    """Numbers of heads in attributes of a module; numbers of key-value heads, which may be smaller, do not count."""
+    """List the head counts in attributes of a module, without counts of key-value heads, which may be smaller."""
     numbers = {name: value for name, value in vars(module).items() if type(value) is int and value > 0}
     counts = [name for name in numbers if "head" in name and not any(part in name for part in ("dim", "size", "kv"))]
     return {numbers[name] for name in [*counts, "h", "H", "nh"] if name in numbers}

@@ -16,7 +16,7 @@ from torch.nn.functional import multi_head_attention_forward, scaled_dot_product
 from attnviz.capturing.axes import Lead
 from attnviz.capturing.call import BLOCKED, Sample, split_mask
 from attnviz.capturing.call_site import CallPlace, hides_future, positions
-from attnviz.capturing.watched import Watched
+from attnviz.capturing.tracker import Tracker
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Mask, Subsequent, Window
 from attnviz.core.scoring import Scoring
@@ -34,13 +34,13 @@ FLASH += "flash_attn_varlen_qkvpacked_func flash_attn_varlen_kvpacked_func flash
 LIBRARIES = {"flash_attn": FLASH.split(), "xformers.ops": ["memory_efficient_attention"]}
 """Attention functions of other libraries, by the module from which they are imported."""
 NAMED_ONLY = ("_flash_attn_forward", "_flash_attention_forward", "memory_efficient_attention")
-"""Operators that a model may call directly, and the function of xformers: reported, but not captured."""
+"""Operators that a model may call directly, and a function of xformers; they are reported, but not captured."""
 NAMES = {*NAMED_ONLY, "_varlen_attn", "flex_attention", *FLASH.split()}
 """Functions that `attend` replaces; torch's `varlen_attn` is known by its operator."""
 
 
 def scaled_dot_product(
-    mode: Watched,
+    mode: Tracker,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -52,24 +52,24 @@ def scaled_dot_product(
 ) -> Tensor:
     """Run `F.scaled_dot_product_attention`, with the same arguments and result, keep the call and apply the edits."""
     rest = {"scale": scale, "enable_gqa": enable_gqa}
-    own = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **rest)
+    result = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **rest)
     place = mode.place((query, key, value))
     if place is None:
-        return own
+        return result
     mask, bias, empty_rows = split_mask(attn_mask)
     masks, scoring = (Subsequent() if is_causal else mask, bias), Scoring(scale=scale, empty_rows=empty_rows)
     size = getattr(place.module, "num_key_value_groups", 1)
     is_packed = query.dim() == 4 and query.shape[2] == size > 1 and query.shape[1] == key.shape[1]
     if not is_packed or not any(length == 1 for _, length in positions(place.frame)):
         tensors = query, *repeat_groups(query, key, value, enable_gqa)
-        return captured_output(mode, place, own, tensors, masks, scoring, dropout_p)
+        return captured_output(mode, place, result, tensors, masks, scoring, dropout_p)
     # transformers, one new token: the query heads of a group are on the query axis, (B, key heads, group size, d)
     shape = (len(query), -1, 1)
     tensors = query.reshape(*shape, query.shape[3]), *(side.repeat_interleave(size, 1) for side in (key, value))
     is_full = [part is not None and part.dim() == 4 and part.shape[1:3] == query.shape[1:3] for part in masks]
     masks = tuple(m.reshape(*shape, m.shape[3]) if full else m for m, full in zip(masks, is_full, strict=True))
-    flat = own.reshape(*shape, own.shape[3])
-    return captured_output(mode, place, flat, tensors, masks, scoring, dropout_p, has_heads=True).reshape(own.shape)
+    flat = result.reshape(*shape, result.shape[3])
+    return captured_output(mode, place, flat, tensors, masks, scoring, dropout_p, has_heads=True).reshape(result.shape)
 
 
 def repeat_groups(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -> tuple[Tensor, Tensor]:
@@ -80,9 +80,9 @@ def repeat_groups(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) -
 
 
 def captured_output(
-    mode: Watched,
+    mode: Tracker,
     place: CallPlace,
-    own: Tensor,
+    original: Tensor,
     tensors: tuple[Tensor, Tensor, Tensor],
     masks: tuple[Tensor | Mask | None, Tensor | None],
     scoring: Scoring,
@@ -90,7 +90,7 @@ def captured_output(
     *,
     has_heads: bool = False,
 ) -> Tensor:
-    """Keep an attention call; gives its original output, or the output with the edits, (*lead, Q, d_v).
+    """Keep an attention call; return its original output, or the output with the edits, (*lead, Q, d_v).
 
     Args:
         tensors: query, key and value, (*lead, n, d).
@@ -103,16 +103,16 @@ def captured_output(
     parts = dict(zip(("query", "key", "value"), map(lead.fold, tensors), strict=True))
     call = mode.call(place, hides_future(mask), **parts, mask=mask, scoring=replace(scoring, bias=bias))
     stored = mode.keep(call, place)
-    output = mode.edited(call, lead.fold(own), dropout_p) if call.is_edited else lead.fold(own)
+    output = mode.edited_output(call, lead.fold(original), dropout_p) if call.is_edited else lead.fold(original)
     if not dropout_p:
         stored.samples = (Sample.of(output, tensors[0].dtype, is_output=True),)
-    result = lead.unfold(output).to(own.dtype) if call.is_edited else own
+    result = lead.unfold(output).to(original.dtype) if call.is_edited else original
     mode.await_order(stored, result)
     return result
 
 
-def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Run an attention function of a library, keep the call, and give the output with the edits."""
+def attend(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Run an attention function of a library, keep the call, and return the output with the edits."""
     result = func(*args, **kwargs)
     place = mode.place(tuple(value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)))
     if place is None:
@@ -129,9 +129,9 @@ def attend(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -
         mode.captured.notes.append(f"{mode.name(place)} calls {name} {error}, which is not captured")
         return result
     output, *more = result if isinstance(result, tuple) else (result,)
-    own, dropout_p = _move_heads_first(output, arguments), arguments.get("dropout_p", 0.0)
+    original, dropout_p = _move_heads_first(output, arguments), arguments.get("dropout_p", 0.0)
     scoring = Scoring(scale=arguments.get("scale"), softcap=max(arguments.get("softcap", 0), 0) or None)
-    edited = captured_output(mode, place, own, (query, key, value), masks, scoring, dropout_p, has_heads=True)
+    edited = captured_output(mode, place, original, (query, key, value), masks, scoring, dropout_p, has_heads=True)
     if not mode.captured.calls[-1].is_edited:
         return result
     output = (edited if "score_mod" in arguments else edited.transpose(1, 2)).reshape(output.shape).contiguous()
@@ -162,7 +162,7 @@ def _move_heads_first(tensor: Tensor, arguments: dict[str, Any]) -> Tensor:
 
 
 def _mask_and_bias(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tuple[Mask | Tensor | None, Tensor | None]:
-    """Mask and bias of a call; query and key are (..., n, d)."""
+    """Read the mask and the bias from the arguments of a call; query and key are (..., n, d)."""
     if "score_mod" in arguments:
         return split_mask(_flex_bias(arguments["score_mod"], arguments["block_mask"][-1], query, key))[:2]
     queries, keys, ends = query.shape[-2], key.shape[-2], arguments.get("ends")
@@ -208,7 +208,7 @@ _MULTI_HEAD = FunctionType(
 """PyTorch's function without its check for function modes, so that its inner calls are intercepted one by one."""
 
 
-def multi_head(mode: Watched, query: Tensor, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
+def multi_head(mode: Tracker, query: Tensor, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
     """Run `F.multi_head_attention_forward` (`nn.MultiheadAttention`, `nn.Transformer`), with its calls intercepted."""
     mask, place = options.get("attn_mask"), mode.place((query,))
     is_hint = options.get("is_causal") and not options.get("need_weights", True)

@@ -21,7 +21,7 @@ from attnviz.capturing.axes import PRODUCTS
 from attnviz.capturing.scores import carry
 from attnviz.capturing.seen import Capture
 from attnviz.capturing.softmax import DROPOUTS, SOFTMAXES, dropout, multiply, softmax
-from attnviz.capturing.watched import Watched
+from attnviz.capturing.tracker import Tracker
 from attnviz.core.edits import NOT_TAKEN, Edits, Site
 from attnviz.core.errors import InputError
 
@@ -74,7 +74,7 @@ def capture(
     handles = [encoder.register_forward_hook(mode.fill_padding, with_kwargs=True) for encoder in encoders]
     handles += [model.register_forward_pre_hook(mode.begin), model.register_forward_hook(mode.end)]
     try:
-        with _all_visible(), mode:
+        with _intercept_all(), mode:
             yield mode.captured
     finally:
         for handle in handles:
@@ -88,7 +88,7 @@ def capture(
     mode.captured.check()
 
 
-class Mode(Watched, TorchFunctionMode):
+class Mode(Tracker, TorchFunctionMode):
     """Intercepts torch functions of one model in one thread."""
 
     def __torch_function__(
@@ -101,7 +101,7 @@ class Mode(Watched, TorchFunctionMode):
             result = PARTS[name](self, func, args, kwargs)
         else:
             result = func(*args, **kwargs)
-        if self._unsorted is not None:
+        if self._order_unknown is not None:
             self.check_order(result)
         if isinstance(result, Tensor) and name not in UNREAD:
             carry(self.tracked, func, name, args, kwargs, result)
@@ -141,8 +141,8 @@ class Mode(Watched, TorchFunctionMode):
 
 
 @contextmanager
-def _all_visible() -> Iterator[None]:
-    """Run compiled functions as Python, and install the wrappers, until the last capture of all threads ends."""
+def _intercept_all() -> Iterator[None]:
+    """Context manager of a capture: run compiled code as Python, and wrap library functions, until no capture runs."""
     global _running
     with _lock:
         _running += 1
@@ -152,7 +152,7 @@ def _all_visible() -> Iterator[None]:
             functions = {getattr(sys.modules.get(library), name, None) for name in names}
             for function in functions - {None, *_stand_ins, *_stand_ins.values()}:
                 _stand_ins[function] = _stand_in(function)
-        _exchange(_stand_ins)
+        _replace_functions(_stand_ins)
     try:
         yield
     finally:
@@ -160,7 +160,7 @@ def _all_visible() -> Iterator[None]:
             _running -= 1
             if not _running:
                 _stances.close()
-                _exchange({stand_in: function for function, stand_in in _stand_ins.items()})
+                _replace_functions({stand_in: function for function, stand_in in _stand_ins.items()})
                 _stand_ins.clear()
 
 
@@ -176,7 +176,7 @@ def _stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
     return stand_in
 
 
-def _exchange(functions: dict[Callable, Callable]) -> None:
+def _replace_functions(functions: dict[Callable, Callable]) -> None:
     """Replace functions in all loaded modules, wherever a module-level name refers to one of them."""
     by_id = {id(old): new for old, new in functions.items()}  # not every value is hashable
     for module in list(sys.modules.values()) if by_id else ():

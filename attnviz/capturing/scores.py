@@ -24,7 +24,7 @@ MINUS = frozenset({"sub", "sub_", "subtract", "__sub__", "__isub__"})
 CASTS = frozenset("contiguous to float half bfloat16 double type type_as clone expand dropout".split())
 VIEWS = {"view", "reshape", "flatten", "unflatten", "permute", "transpose", "transpose_", "swapaxes", "swapdims"}
 VIEWS |= {"movedim", "unsqueeze", "squeeze", "__getitem__", "__get__"}
-"""Names of functions that multiply, divide, add, subtract, keep the numbers, and change only the view of a tensor."""
+"""Names of functions, per set: multiply, divide, add, subtract, keep the numbers, change only the view of a tensor."""
 ROUNDING, ROUNDING_OF_HALVES = 256, 8
 """Tolerance between scores and their recomputation, in units of the machine epsilon: many roundings in long sums, or
 few in 16-bit types, whose numbers are rounded once each."""
@@ -74,7 +74,7 @@ class Scores:
         if len(alone[0]) > 1 and not any(prod(others[start:]) in heads() for start in range(len(others))):
             query = [alone[0][0], *(letter for letter in alone[0] if size[letter] not in heads())][-1]
         lead = "".join(letter for letter in out if letter not in (query, key))
-        q, k = product.arranged(0, lead, query, summed), product.arranged(1, lead, key, summed)
+        q, k = product.arrange(0, lead, query, summed), product.arrange(1, lead, key, summed)
         sizes = tuple(torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]))
         order = [(*lead, query, key).index(letter) for letter in out]
         probe = torch.empty(*sizes, q.shape[-2], k.shape[-2], device="meta").permute(order)
@@ -102,8 +102,11 @@ class Scores:
         tensor = tensor.permute(self.order)
         return tensor.reshape(*self.lead, *tensor.shape[-2:])
 
-    def after(self, name: str, source: Tensor, args: tuple, kwargs: dict[str, Any]) -> "Scores | None":
-        """The scores after the function `name` of the tensor `source`, with the same axes; None if not of this form."""
+    def apply(self, name: str, source: Tensor, args: tuple, kwargs: dict[str, Any]) -> "Scores | None":
+        """Apply a torch function, by its `name`, to the scores in the tensor `source`.
+
+        None if the result is no longer of the form outer · tanh(scale · q kᵀ) + terms.
+        """
         others = [value for value in (*args[:2], kwargs.get("other")) if value is not None and value is not source]
         if name.startswith("tanh"):
             return None if self.outer is not None or self.terms else replace(self, outer=1.0)
@@ -116,7 +119,8 @@ class Scores:
         return self.times(others[0], 1 if name in TIMES else -1)
 
     def plus(self, term: Any, factor: float) -> "Scores | None":
-        """The scores after adding a term; a single number is ignored, as the softmax is invariant to it."""
+        """Add a term to the scores; a single number is ignored, as the softmax is invariant to it. None if the term
+        also changes the score of a sink."""
         if not isinstance(term, Tensor) or not term.dim():
             return self
         term = self.canonical(term)
@@ -124,8 +128,11 @@ class Scores:
         return None if covers_sink else replace(self, terms=(*self.terms, (term, factor, self.lead_now)))
 
     def times(self, other: Any, power: int) -> "Scores | None":
-        """The scores after a factor `other`, or a divisor if `power` is -1. A factor per head or query is merged into
-        the queries; a factor per key counts as a mask, and is found later."""
+        """Multiply the scores by `other`, or divide them if `power` is -1; None if the product has another form.
+
+        A factor per head or query is merged into the queries. A factor per key is ignored here: `solve` detects it with
+        the mask.
+        """
         if isinstance(other, Tensor) and (other.numel() > 1 or other.requires_grad):
             factor = self.canonical(other)
             if factor.shape[-1] != 1 or self.key.shape[-2] == 1:  # a single key has weight 1
@@ -133,12 +140,12 @@ class Scores:
             is_plain = not self.terms and self.outer is None and self.lead_now == self.lead
             return replace(self, query=self.query * factor**power) if is_plain else None
         factor = float(other) ** power
-        terms = tuple((term, own * factor, lead) for term, own, lead in self.terms)
+        terms = tuple((term, term_factor * factor, lead) for term, term_factor, lead in self.terms)
         inner, outer = (factor, None) if self.outer is None else (1.0, self.outer * factor)
         return replace(self, scale=self.scale * inner, outer=outer, terms=terms)
 
-    def viewed(self, func: Callable, args: tuple, kwargs: dict[str, Any], result: Tensor) -> "Scores | None":
-        """The scores after a view function; None if it mixes the axes."""
+    def change_view(self, func: Callable, args: tuple, kwargs: dict[str, Any], result: Tensor) -> "Scores | None":
+        """Apply a function that only changes the view of the scores; None if the function mixes axes."""
         try:
             probe = func(self.probe, *args[1:], **kwargs)
         except (RuntimeError, IndexError):  # the view joined axes that are not contiguous
@@ -146,15 +153,18 @@ class Scores:
         storage, other = (tensor.untyped_storage()._cdata for tensor in (self.probe, probe))
         return replace(self, probe=probe) if probe.shape == result.shape and storage == other else None
 
-    def beside(self, args: tuple, kwargs: dict[str, Any], result: Tensor) -> "Scores | None":
-        """The scores after torch.cat appended one column, a sink; None if it appended something else."""
+    def append_sink(self, args: tuple, kwargs: dict[str, Any], result: Tensor) -> "Scores | None":
+        """Apply a torch.cat that appends one column, a sink, to the scores; None if it appends anything else."""
         (first, *others), dim = args[0], kwargs.get("dim", args[1] if len(args) > 1 else 0)
         is_last = dim % result.dim() == self.order[-1] == result.dim() - 1
         is_sink = is_last and [part.shape[-1] for part in others] == [1] and first.shape == self.probe.shape
         return replace(self, has_sink=True) if is_sink and not self.has_sink else None
 
-    def facing(self, axis: int) -> "Scores | None":
-        """The scores with keys on the axis of the softmax, and the current axes before (Q, K); None if impossible."""
+    def for_softmax(self, axis: int) -> "Scores | None":
+        """Arrange the scores for a softmax over an axis, so that this axis has the keys; swap query and key if needed.
+
+        None if this axis holds neither keys nor queries, or the axes of (Q, K) were joined or split.
+        """
         if axis == self.order[-2] and not self.has_sink:
             terms = tuple((term.mT, factor, lead) for term, factor, lead in self.terms)
             turned = replace(self, query=self.key, key=self.query, terms=terms, is_turned=not self.is_turned)
@@ -173,7 +183,10 @@ class Scores:
 
     @torch.no_grad()
     def solve(self, scores: Tensor) -> dict[str, Any] | None:
-        """Find mask, bias and sink that turn the products into the scores, (*lead, Q, K); None if impossible."""
+        """Find the mask, bias and sink that, added to the products of queries and keys, give `scores`, (*lead, Q, K).
+
+        None if no mask and the tracked terms explain the scores.
+        """
         products, sink = (self.query * self.scale) @ self.key.mT, None
         products = products if self.outer is None else torch.tanh(products) * self.outer
         dtypes = (self.dtype, scores.dtype)
@@ -209,7 +222,7 @@ def _reshape_lead(tensor: Tensor, lead: tuple[int, ...], other: tuple[int, ...])
 
 
 def empty_rows_of(blocked: Tensor, scores: Tensor) -> str | None:
-    """The `empty_rows` policy of the model for rows without an open key; None if no policy fits.
+    """Find the `empty_rows` policy that the model has for rows without an open key; None if no policy fits.
 
     Keys with the score -inf, such as keys that are masked twice, count as uniform, although the model skips them.
     """
@@ -253,11 +266,11 @@ def carry(
         if form == LOST:
             form = None
         elif is_join:
-            form = form.beside(args, kwargs, result)
+            form = form.append_sink(args, kwargs, result)
         elif name in VIEWS and result.numel() == source.numel() and not form.has_sink:
-            form = form.viewed(func, args, kwargs, result)
+            form = form.change_view(func, args, kwargs, result)
         else:
-            form = form.after(name, source, args, kwargs) if is_same else None
+            form = form.apply(name, source, args, kwargs) if is_same else None
         form = form or otherwise
     else:
         number = next((argument for argument in args[:2] if type(argument) in (int, float)), None)

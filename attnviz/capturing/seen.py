@@ -20,12 +20,12 @@ PROVENANCE = "your own"
 Strings = Sequence[str] | Sequence[Sequence[str]]
 """Words of one sentence, or one list of words per sentence."""
 MOST_EXTRA = 16
-"""Positions before the patches, such as [CLS] and registers, at most."""
+"""Maximum number of positions before the patches, such as [CLS] and registers."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Input sentences of a model, or of its decoder, and those at the keys of cross-attention; None if unknown."""
+    """Sentences at the queries of a model (or its decoder), and at the keys of cross-attention; None if unknown."""
 
     queries: tuple[Sentence, ...] | None = None
     keys: tuple[Sentence, ...] | None = None
@@ -37,7 +37,7 @@ class Texts:
         return {kind: tuple(text.length for text in texts) for kind, texts in kinds.items() if texts}
 
     def with_places(self, places: tuple[int, int], image: Any, steps: tuple[Step, ...]) -> Self:
-        """Fill in patches of pictures for sentences that are None: see `places` in `Capture.record`."""
+        """Use patches of pictures for missing sentences: see `places` in `Capture.record`."""
         batch = steps[0].shape[0]
         images = image if isinstance(image, tuple | list) else [image] * batch
         if len(images) != batch:
@@ -78,8 +78,9 @@ class Texts:
         """Whether a step fits the positions of the texts; without texts, whether its batch size is `batch`."""
         if not self.queries:
             return step.shape[0] == batch
-        own, memory = (len(texts[0].tokens) for texts in (self.queries, self.keys or self.queries))
-        queries, keys = memory if step.site.kind == "encoder" else own, own if step.site.kind == "decoder" else memory
+        target, memory = (len(texts[0].tokens) for texts in (self.queries, self.keys or self.queries))
+        sizes = {"encoder": (memory, memory), "decoder": (target, target), "cross": (target, memory)}
+        queries, keys = sizes[step.site.kind]
         has_keys = _key_count(step) == keys or (step.site.kind == "cross" and self.keys is None)
         return has_keys and (step.shape[0], step.shape[2]) == (len(self.queries), queries)
 
@@ -113,7 +114,7 @@ def sentences(words: Strings) -> tuple[Sentence, ...]:
 
 
 def _key_count(step: Step) -> int:
-    """Number of keys of a step, without a sink."""
+    """Count the keys of a step, without a sink."""
     return step.shape[3] - step.has_sink
 
 
@@ -267,7 +268,7 @@ class Capture:
                 problem = f"differs from the model's own weights or output by up to {largest:.2g}"
                 unseen.append(f"the recomputed map of {name} {problem}, so it is not shown")
                 continue
-            steps.append(step if call.windows is None else call.windows.joined(step, self.edits))
+            steps.append(step if call.windows is None else call.windows.join(step, self.edits))
             if largest > BOUND:
                 rounded.append((largest, str(call.samples[0].dtype).removeprefix("torch."), name))
         if not steps and not is_any:
@@ -289,7 +290,7 @@ class Capture:
 
 
 def hidden_states(output: Any) -> Tensor | None:
-    """The first float tensor (B, n, d) in the output of a model, searched recursively; None if there is none."""
+    """Find the first float tensor (B, n, d) in the output of a model, recursively; None if there is none."""
     if isinstance(output, Tensor):
         return output if output.dim() == 3 and output.is_floating_point() else None
     parts = output.values() if hasattr(output, "values") else output

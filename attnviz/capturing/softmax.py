@@ -17,7 +17,7 @@ from attnviz.capturing.axes import Lead, Product, is_learned, is_plain, read_pro
 from attnviz.capturing.call import BLOCKED, Call, Sample, score_fields
 from attnviz.capturing.call_site import CallPlace, hides_future
 from attnviz.capturing.scores import LOST, Scores, compact, empty_rows_of
-from attnviz.capturing.watched import Watched
+from attnviz.capturing.tracker import Tracker
 from attnviz.core.errors import ShapeError
 from attnviz.core.scoring import Scoring
 
@@ -80,7 +80,7 @@ class Softmax:
 
     @torch.no_grad()
     def find(self, tensor: Tensor, is_exact: bool) -> tuple[int, ...] | None:
-        """The axis order of a tensor that holds the weights; None if it holds other numbers.
+        """Find the axis order in which a tensor holds the weights; None if it holds other numbers.
 
         The axes before queries and keys may be joined or split; unless `is_exact`, cells may be zeroed or rounded.
         """
@@ -98,7 +98,7 @@ class Softmax:
         return None
 
     def _orders(self, tensor: Tensor) -> Iterator[tuple[int, ...]]:
-        """Axis orders in which a tensor may have the shape of the weights."""
+        """Yield the axis orders in which a tensor has the shape of the weights."""
         sizes, axes = self.passed_on.shape, range(tensor.dim())
         if len(axes) == len(sizes):
             matching = sorted(permutations(axes), key=lambda order: order != self.axes)
@@ -112,8 +112,8 @@ class Softmax:
         self.weights = self.passed_on = self.scores = None
 
 
-def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
-    """Run a softmax and register it; gives its result, with the edits if the scores come from queries and keys."""
+def softmax(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+    """Run a softmax and register it; return its result, with the edits if the scores come from queries and keys."""
     scores = args[0] if args else kwargs.get("input", kwargs.get("self"))
     form = mode.tracked.get(scores)
     result = func(*args, **kwargs)
@@ -126,11 +126,11 @@ def softmax(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) 
 
 
 def _register_softmax(
-    mode: Watched, place: CallPlace, form: Scores | str | None, scores: Tensor, weights: Tensor, axis: int
+    mode: Tracker, place: CallPlace, form: Scores | str | None, scores: Tensor, weights: Tensor, axis: int
 ) -> Tensor | None:
-    """Register a softmax until its weights meet values; gives edited weights if edits act here, else None."""
+    """Register a softmax until its weights are multiplied by values; return edited weights, or None without edits."""
     of_product = form == LOST or isinstance(form, Scores)
-    form = form.facing(axis) if isinstance(form, Scores) else None
+    form = form.for_softmax(axis) if isinstance(form, Scores) else None
     if form is None and not of_product and any(size > 1 for size in weights.shape[axis + 1 :]):
         return None  # a softmax over features, as in linear attention
     axes = (*(other for other in range(weights.dim()) if other != axis), axis)
@@ -165,7 +165,7 @@ def _register_softmax(
     return changed
 
 
-def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+def multiply(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """Run a product: if one side holds weights, complete their call, else track the result as possible scores."""
     name = func.__name__.partition(".")[0]
     product = read_product(name, args, kwargs)
@@ -192,7 +192,7 @@ def multiply(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any])
     return result
 
 
-def dropout(mode: Watched, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
+def dropout(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """Run dropout, and remember its result if it was applied to weights."""
     match = mode.find_softmax(args[0]) if args and is_plain(args[0]) else None
     result = func(*args, **kwargs)
@@ -209,21 +209,24 @@ def _replace_tensor(arguments: Any, old: Tensor, new: Tensor) -> Any:
     return new if arguments is old else arguments
 
 
-def _meet_values(mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]) -> Tensor | None:
-    """Complete the call whose weights are on one side of a product, in the axis order `order` of the softmax. Return
-    edited weights to multiply, or None."""
-    own, other, out = product.letters[side], product.letters[1 - side], product.letters[2]
+def _meet_values(mode: Tracker, product: Product, side: int, pending: Softmax, order: tuple[int, ...]) -> Tensor | None:
+    """Match a softmax with the product that multiplies its weights by values; refuse it if that is not attention.
+
+    The weights are on `side` of the product, 0 or 1; `order` permutes this side to the axes of the softmax, keys last.
+    Return edited weights to multiply instead, or None.
+    """
+    weight_axes, value_axes, out = product.letters[side], product.letters[1 - side], product.letters[2]
     tensor, values = product.sides[side], product.sides[1 - side]
-    *rest, keys = (own[axis] for axis in order)
+    *rest, keys = (weight_axes[axis] for axis in order)
     has_scores = pending.call is not None and not pending.call.weights_only
-    if keys not in other or keys in out:
-        summed = [letter for letter in own if letter in other and letter not in out]
-        if summed and keys not in other and rest[-1:] != summed[:1]:
+    if keys not in value_axes or keys in out:  # the product does not sum over the keys
+        summed = [letter for letter in weight_axes if letter in value_axes and letter not in out]
+        if summed and keys not in value_axes and rest[-1:] != summed[:1]:
             pending.refuse("mixes the weights of heads or queries after the softmax")
         elif summed and pending.of_product:
-            axes = f"the softmax is over axis {own.index(keys)}, and the values are summed over axis"
-            pending.refuse(f"{axes} {own.index(summed[0])} of {len(own)}: {WRONG_AXIS}")
-    elif has_scores and rest[-1] in other:
+            axes = f"the softmax is over axis {weight_axes.index(keys)}, and the values are summed over axis"
+            pending.refuse(f"{axes} {weight_axes.index(summed[0])} of {len(weight_axes)}: {WRONG_AXIS}")
+    elif has_scores and rest[-1] in value_axes:  # the values have an axis of queries
         mode.captured.notes.append(f"{pending.name} adds values that differ between queries")
     elif is_learned(values):  # a table of words or classes
         pending.is_placed = True
@@ -240,7 +243,7 @@ def _meet_values(mode: Watched, product: Product, side: int, pending: Softmax, o
 
 
 def _keep_unknown_call(
-    mode: Watched, product: Product, side: int, pending: Softmax, order: tuple[int, ...]
+    mode: Tracker, product: Product, side: int, pending: Softmax, order: tuple[int, ...]
 ) -> Tensor | None:
     """Keep the call of weights whose scores are not tracked; return edited weights to multiply, or None."""
     tensor, values, letters = product.sides[side], product.sides[1 - side], product.letters[side]
@@ -289,7 +292,7 @@ def _keep_unknown_call(
 
 
 @torch.no_grad()
-def _report_zeros(mode: Watched, call: Call, weights: Tensor, softmax_weights: Tensor) -> None:
+def _report_zeros(mode: Tracker, call: Call, weights: Tensor, softmax_weights: Tensor) -> None:
     """Report weights, (B, H, Q, K), that were set to 0 after the softmax, except in rows without an open key."""
     is_zeroed = (weights == 0) & ((softmax_weights > CLOSE_AFTER_CAST["atol"]) | softmax_weights.isnan())
     has_keys = torch.tensor(True) if call.mask is None else call.mask.any(-1, keepdim=True)

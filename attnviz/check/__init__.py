@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.check.arrays import CONVENTIONS, is_binary, kind_of, lay, opened, real_tensor
-from attnviz.check.findings import AXES, NOT_SURE, SEVERITIES, ArrayReport, Finding, Laid, Report
+from attnviz.check.arrays import CONVENTIONS, align, is_binary, kind_of, real_tensor, to_may_attend
+from attnviz.check.findings import AXES, NOT_SURE, SEVERITIES, Array, ArrayReport, Finding, Report
 from attnviz.check.intent import MEANT, Intent
 from attnviz.check.rules import check_mask, check_scores, check_weights, tolerance
 from attnviz.core.conventions import to_additive
@@ -84,9 +84,9 @@ def check(
         if kind == "mask":
             report = _mask_report(tensor, convention, intended, tokens, size)
         else:
-            values, axes, of_shape = lay(tensor, kind, size)
+            values, axes, of_shape = align(tensor, kind, size)
             values = values.double() if values.dtype is torch.float64 else values.float()
-            arguments = Laid(_expand_texts(values, tokens, intended), axes), intended, tokens
+            arguments = Array(_expand_texts(values, tokens, intended), axes), intended, tokens
             report = check_weights(*arguments, tolerance(original)) if kind == "weights" else check_scores(*arguments)
             report = replace(report, findings=(*of_shape, *report.findings))
         repaired = None
@@ -109,16 +109,16 @@ def _mask_report(
     if size is None and tensor.dim() == 2 and len(tensor) not in (1, tensor.shape[1]):
         as_padding = tokens is not None and tensor.shape == tokens.shape
         if intent and isinstance(intent.mask, Full | Padding) and convention not in (None, "additive"):
-            steps = opened(tensor, convention).int().diff(dim=1)  # padding is at the same end of every row
+            steps = to_may_attend(tensor, convention).int().diff(dim=1)  # padding is at the same end of every row
             as_padding |= bool((steps <= 0).all() | (steps >= 0).all())
-    values, axes, of_shape = lay(tensor[:, None, None] if as_padding else tensor, "mask", size)
+    values, axes, of_shape = align(tensor[:, None, None] if as_padding else tensor, "mask", size)
     axes = ("batch", "key") if as_padding else axes
     values = _expand_texts(values, tokens, intent)
     if intent is not None and size is not None and values.shape[2] == 1:  # one row holds for all queries
         values = values.expand(-1, -1, size[2], -1)
     if values.dtype is not torch.bool and not values.is_floating_point() and not is_binary(values):
         values = values.float()  # integers such as -10,000 are an additive mask
-    report = check_mask(Laid(values, axes), convention, intent, tokens)
+    report = check_mask(Array(values, axes), convention, intent, tokens)
     reasons = ["Its rows are read as texts, (B, K). If they are queries, give the shape of the scores."] * as_padding
     return replace(report, reasons=(*reasons, *report.reasons), findings=(*of_shape, *report.findings))
 

@@ -66,7 +66,7 @@ def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[
             return "weights", ("It is read as weights: each row holds one 1 and otherwise 0, in floating point.",)
         holds = "booleans" if array.dtype is torch.bool else "0 and 1 only"
         return "mask", (f"It is read as a mask: it holds {holds}.",)
-    if fill(array) is not None or bool(((numbers == 0) | (numbers <= VERY_NEGATIVE)).all()):
+    if fill_value(array) is not None or bool(((numbers == 0) | (numbers <= VERY_NEGATIVE)).all()):
         return "mask", ("It is read as an additive mask: it holds 0 and negative numbers that block.",)
     if bool(((numbers < 0) | (numbers == torch.inf)).any()):
         why = "it holds negative and other numbers" if bool((numbers < 0).any()) else "it holds +inf"
@@ -77,7 +77,7 @@ def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[
     return "scores", (f"It is read as scores: its rows sum to far more than 1 (the median to {median:.3g}).",)
 
 
-def fill(array: Tensor) -> float | None:
+def fill_value(array: Tensor) -> float | None:
     """Find the number with which an additive mask blocks: the only negative one, or the largest very negative one."""
     below = array[array != 0]
     if not array.is_floating_point() or not below.numel() or not bool((below < 0).all()):
@@ -105,14 +105,14 @@ def conventions_of(array: Tensor, stated: str | None) -> list[str]:
     return [stated]
 
 
-def opened(mask: Tensor, convention: str) -> Tensor:
+def to_may_attend(mask: Tensor, convention: str) -> Tensor:
     """Convert a mask from a convention to boolean, True = may attend."""
     if convention == "additive":
         return mask >= 0
     return ~mask.bool() if convention == "true-is-masked" else mask.bool()
 
 
-def lay(array: Tensor, kind: str, shape: tuple[int, ...] | None) -> tuple[Tensor, tuple[str, ...], list[Finding]]:
+def align(array: Tensor, kind: str, shape: tuple[int, ...] | None) -> tuple[Tensor, tuple[str, ...], list[Finding]]:
     """Reshape an array to (B, H, Q, K); also return the names of its own axes, and findings about its shape.
 
     Axes are aligned from the right, as in broadcasting, unless the shape of the scores, (B, H, Q, K), needs other axes.

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad as pad_ends
 
-from attnviz.check.arrays import opened, real_tensor
-from attnviz.check.findings import SEVERITIES, Finding, Laid, Report
+from attnviz.check.arrays import real_tensor, to_may_attend
+from attnviz.check.findings import SEVERITIES, Array, Finding, Report
 from attnviz.core.amounts import counted
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.masks import Mask
@@ -40,8 +40,8 @@ class BatchReport(Report):
 
     def heading(self) -> list[str]:
         """Write the names and shapes of the arrays, and what is assumed about the texts."""
-        read = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
-        return [f"batch: {read}", f"  assumed: {self.assumed}"]
+        listed = ", ".join(f"{name} {shape}" for name, shape in self.shapes.items())
+        return [f"batch: {listed}", f"  assumed: {self.assumed}"]
 
 
 def check_batch(
@@ -64,8 +64,8 @@ def check_batch(
     Raises:
         InputError: if there are no token ids, or an array does not fit them.
     """
-    read = (*IDS, "attention_mask", "position_ids", "labels", *TARGET)
-    arrays = {name: real_tensor(batch[name]) for name in read if batch.get(name) is not None}
+    known_names = (*IDS, "attention_mask", "position_ids", "labels", *TARGET)
+    arrays = {name: real_tensor(batch[name]) for name in known_names if batch.get(name) is not None}
     arrays = {name: array.view(1, -1) if array.dim() == 1 else array for name, array in arrays.items()}
     name = next((name for name in IDS if name in arrays), None)
     if name is None:
@@ -93,8 +93,8 @@ def _is_target(ids: Tensor, labels: Tensor) -> bool:
     if labels.dim() != 2 or labels.shape != ids.shape:
         return labels.dim() == 2 and len(labels) == len(ids)
     used = labels != IGNORED
-    alike = (labels == ids)[used].any() | (labels[:, :-1] == ids[:, 1:])[used[:, :-1]].any()
-    return 2 * int(used.sum()) > used.numel() and not bool(alike)
+    is_related = (labels == ids)[used].any() | (labels[:, :-1] == ids[:, 1:])[used[:, :-1]].any()
+    return 2 * int(used.sum()) > used.numel() and not bool(is_related)
 
 
 class _Texts:
@@ -183,9 +183,9 @@ class _Texts:
     def _find(
         self, rule: str, severity: str, message: str, fix: str, cells: Tensor | None = None, noun: str = ""
     ) -> list[Finding]:
-        """Make a finding as `Laid.findings` does; `cells` is boolean, (B, n), or (B,) for rows."""
-        laid = Laid(self.ids[:, None, None], ("batch", "key"))
-        return laid.findings(rule, severity, message, fix, None if cells is None else cells[:, None, None], noun)
+        """Make a finding as `Array.findings` does; `cells` is boolean, (B, n), or (B,) for rows."""
+        grid = Array(self.ids[:, None, None], ("batch", "key"))
+        return grid.findings(rule, severity, message, fix, None if cells is None else cells[:, None, None], noun)
 
     def _check_positions(self) -> Iterator[Finding]:
         """Check the positions of left-padded texts and of packed documents."""
@@ -248,7 +248,7 @@ class _Texts:
         if restarts is not None and queries == keys and not report.rules("error"):
             document = (restarts.int().cumsum(1) + 1) * ~self.is_pad  # number of the document from 1, 0 at padding
             of_query, of_key = document[:, None, :, None], document[:, None, None]
-            crossing = opened(self.square, report.convention) & (of_query != of_key) & (of_query * of_key > 0)
+            crossing = to_may_attend(self.square, report.convention) & (of_query != of_key) & (of_query * of_key > 0)
             if crossing.any():
                 _, _, query, key = crossing.nonzero()[0].tolist()
                 message = f"position_ids restart, as for packed documents, and {self.mask_name} opens one to the next: "

@@ -55,8 +55,8 @@ REMEDIES = {
 
 
 @dataclass(frozen=True, eq=False)
-class Ran:
-    """Outputs and attention for one way to run texts, over all forward passes.
+class TextRun:
+    """Outputs and attention of running texts in one way, over all forward passes.
 
     Attributes:
         text: number of the text in each slot of a row, or `PADDING`, (B, S).
@@ -91,7 +91,7 @@ class JoinedCall:
         return f"{self.site} ({self.name})" if self.name else str(self.site)
 
 
-def layers(ran: Ran, row: int) -> dict[Site, JoinedCall]:
+def layers(ran: TextRun, row: int) -> dict[Site, JoinedCall]:
     """Join the self-attention of one row per site; raise AttnvizError if a forward pass reads more than the row has."""
     size, joined = ran.text.shape[1], {}
     steps = [(start, step) for start, captured in ran.passes for step in captured.steps if step.site.kind != "cross"]
@@ -119,18 +119,18 @@ def layers(ran: Ran, row: int) -> dict[Site, JoinedCall]:
 
 
 def cause(
-    ran: Ran, row: int, slots: Tensor, reference: Ran, ids: Tensor, alone: Callable[[Tensor], Ran], bound: float
+    ran: TextRun, row: int, slots: Tensor, alone: TextRun, ids: Tensor, rerun: Callable[[Tensor], TextRun], bound: float
 ) -> RunResult:
     """Find why the outputs of a text in a row differ from the text alone, from the first layer that differs.
 
     Args:
-        slots: slots of the tokens of the text, (n,).
-        ids: ids of the tokens of the text, (n,).
-        alone: runs ids as one text.
+        slots, ids: slots of the tokens of the text in the row, and their ids, (n,).
+        alone: run of the text alone.
+        rerun: function that runs ids as one text.
         bound: largest relative difference of vectors inside a layer that counts as rounding.
     """
     try:
-        here, there = layers(ran, row), layers(reference, 0)
+        here, there = layers(ran, row), layers(alone, 0)
     except AttnvizError as error:
         return _cause("other unread", error=error)
     for call in here.values() if not bool(ran.output[row, slots].isfinite().all()) else ():
@@ -153,7 +153,7 @@ def cause(
             token = first_true(moved[name])
             # in the first layer, a query or key depends on its token and position alone
             with suppress(AttnvizError):  # the model may not read a text as long as the row
-                vectors = layers(alone(ids[token].repeat(len(ran.text[row]))), 0)[site].vectors[name]
+                vectors = layers(rerun(ids[token].repeat(len(ran.text[row]))), 0)[site].vectors[name]
                 near = distance(vectors, call.vectors[name][slots[token]].expand_as(vectors)) <= bound
                 if bool(near.any()) and first_true(near) != token:
                     return _cause("positions", call, token=token, position=first_true(near), name=name)
@@ -173,9 +173,9 @@ def first_true(places: Tensor) -> int:
     return int(places.nonzero()[0])
 
 
-def _mask_causes(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: JoinedCall) -> Iterator[RunResult]:
+def _mask_causes(ran: TextRun, row: int, slots: Tensor, call: JoinedCall, alone: JoinedCall) -> Iterator[RunResult]:
     """Yield causes for the difference of two masks at one call, the likeliest first; nothing if they are equal."""
-    row_mask, alone = call.may_attend.any(0), expected.may_attend.any(0)
+    row_mask, expected = call.may_attend.any(0), alone.may_attend.any(0)
     outside, inside = row_mask[slots].index_fill(1, slots, False), row_mask[slots][:, slots]
     for query, key in outside.nonzero().tolist()[:1]:
         other, places = int(ran.text[row, key]), list(dict.fromkeys(ran.text[row].tolist()))
@@ -185,16 +185,16 @@ def _mask_causes(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: 
         values = {"slot": int(slots[query]), "key": key, "other": places.index(other) + 1, "causal": causal}
         yield _cause("mask padding" if other == PADDING else "mask document", call, cells=cells, **values)
     for start, end, _, count, sees_later in call.keys:
-        if sees_later and not any(part[4] for part in expected.keys):
+        if sees_later and not any(part[4] for part in alone.keys):
             yield _cause("cache slots", call, start=start, keys=counted(count, "key"), tokens=counted(end, "token"))
-    differs, is_cached = inside ^ alone, len(ran.passes) > 1
+    differs, is_cached = inside ^ expected, len(ran.passes) > 1
     if not bool(differs.any()):
         return
     rows, (query, key) = differs.any(1), differs.nonzero()[0].tolist()
-    widths = [int(cells.sum(1).max()) for cells in (inside[rows], alone)]
-    bands = [torch.ones_like(alone).tril().triu(1 - width) for width in widths]
-    if widths[0] > 1 and torch.equal(inside[rows], bands[0][rows]) and torch.equal(alone, bands[1]):
-        unlimited = bool((inside[rows].sum(1) == rows.nonzero().flatten() + 1).all()), widths[1] == len(alone)
+    widths = [int(cells.sum(1).max()) for cells in (inside[rows], expected)]
+    bands = [torch.ones_like(expected).tril().triu(1 - width) for width in widths]
+    if widths[0] > 1 and torch.equal(inside[rows], bands[0][rows]) and torch.equal(expected, bands[1]):
+        unlimited = bool((inside[rows].sum(1) == rows.nonzero().flatten() + 1).all()), widths[1] == len(expected)
         windows = [f"a window of {counted(width, 'token')}" for width in widths]
         here, there = ("no window" if sees_all else name for sees_all, name in zip(unlimited, windows, strict=True))
         yield _cause("window", call, here=here, there=there, query=query)
@@ -202,7 +202,7 @@ def _mask_causes(ran: Ran, row: int, slots: Tensor, call: JoinedCall, expected: 
         if start and start <= slots[query] < end:
             corner, keys_open, new = slots <= slots[query] - start, inside[query], slots >= start
             in_corner = bool(keys_open[corner][-1:].all()) and not bool((keys_open & ~corner).any())
-            is_new_hidden = torch.equal(keys_open, alone[query] & ~new)
+            is_new_hidden = torch.equal(keys_open, expected[query] & ~new)
             symptoms = {"cache keys": first, "cache new": is_new_hidden, "cache corner": in_corner}
             for symptom in (name for name, holds in symptoms.items() if holds):
                 past, keys, queries = counted(start, "key"), counted(count, "key"), counted(end - start, "query")

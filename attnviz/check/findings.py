@@ -149,14 +149,14 @@ class ArrayReport(Report):
 
     def heading(self) -> list[str]:
         parts = [self.kind, self.convention, "causal" if self.causal else None]
-        read = f"{', '.join(filter(None, parts))}, (B, H, Q, K) = {self.shape}"
+        summary = f"{', '.join(filter(None, parts))}, (B, H, Q, K) = {self.shape}"
         other = "an encoder: --intent two-way" if self.causal else "a decoder: --intent causal"
         assumed = [f"  Assumed: {self.assumed}. If it is {other}."] if self.assumed else []
-        return [read, *assumed, *(f"  {reason}" for reason in self.reasons)]
+        return [summary, *assumed, *(f"  {reason}" for reason in self.reasons)]
 
 
 @dataclass(frozen=True, eq=False)
-class Laid:
+class Array:
     """An array laid out as (B, H, Q, K).
 
     Attributes:
@@ -173,7 +173,7 @@ class Laid:
         """Make a finding about the True cells, boolean (B, H, Q, K), or (B, H, Q) for rows; [] if no cell is True.
 
         Args:
-            noun: noun for a cell; the message then begins with the number of cells.
+            noun: noun for a cell, put with its number before the message: "3 rows" + " with only NaN: ...".
         """
         total = 0 if cells is None else int(cells.count_nonzero())
         if cells is not None and not total:

@@ -115,13 +115,13 @@ def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[
     if first + offset + 1 < length < keys:
         prefix = Intent(f"a prefix-LM (prefix of {length})", causal | Prefix(length))
     if 1 < queries <= keys:  # a document starts where the previous key is blocked
-        begins, second = ~rows.diagonal(offset - 1, 1, 2), max(1, offset)
+        breaks, second = ~rows.diagonal(offset - 1, 1, 2), max(1, offset)
         if tokens is not None:  # padding belongs to the adjacent document
-            begins = begins & (tokens[:, 1:] & tokens[:, :-1])[:, second - 1 : second - 1 + begins.shape[1]]
-        starts = [[0, *(text.nonzero().flatten() + second).tolist(), keys] for text in begins]
+            breaks = breaks & (tokens[:, 1:] & tokens[:, :-1])[:, second - 1 : second - 1 + breaks.shape[1]]
+        starts = [[0, *(text.nonzero().flatten() + second).tolist(), keys] for text in breaks]
         texts = [Documents(tuple(end - start for start, end in pairwise(edges))) for edges in starts]
         documents = texts[0] if len({*texts}) == 1 else PerText(tuple(texts))
-        if begins.any():
+        if breaks.any():
             packed = [Intent("a causal decoder of packed documents", causal & documents)]
             packed += [Intent("a two-way encoder of packed documents", documents)]
     encoder, decoder = Intent("a two-way encoder", Full()), Intent("a causal decoder", causal)
@@ -234,11 +234,11 @@ class Combination:
 
     @property
     def is_right(self) -> bool:
-        """Whether it gives every cell that counts."""
-        return not any(self.differing(rows)[1].any() for rows in (self.sample, ALL))
+        """Whether the combination reproduces every cell that counts."""
+        return not any(self.differences(rows)[1].any() for rows in (self.sample, ALL))
 
     @property
-    def right(self) -> Tensor:
+    def expected(self) -> Tensor:
         """Intended mask without mistakes, (B, H, Q, K)."""
         return self.cells({}).expand_as(self.may_attend)
 
@@ -248,7 +248,7 @@ class Combination:
         joined = fold(self.rules, lambda *_: next(cells))
         return reduce(and_, cells, joined)
 
-    def differing(self, rows: slice = ALL) -> tuple[Tensor, Tensor]:
+    def differences(self, rows: slice = ALL) -> tuple[Tensor, Tensor]:
         """Compare with the checked mask: return all cells that differ, and only those that count, (B, H, rows, K)."""
         wrong = self.may_attend[:, :, rows] ^ self.cells(self.mistakes, rows)
         return wrong, wrong & self.counts[:, :, rows]
@@ -267,7 +267,7 @@ class Combination:
         """Yield each mistake that changes a cell that counts: its part (None: the whole mask), name and wrong cells."""
         counts, mistakes = self.upright(self.counts), self.mistakes
         mask = self.cells(mistakes).expand_as(self.may_attend)
-        changes = {index: self.cells({index: mistakes[index]}) ^ self.right for index in mistakes}
+        changes = {index: self.cells({index: mistakes[index]}) ^ self.expected for index in mistakes}
         relevant = [index for index, cells in changes.items() if (cells & counts).any()]
         for index in relevant if relevant or self.whole else mistakes:
             others = {other: mistake for other, mistake in mistakes.items() if other != index}
@@ -277,7 +277,7 @@ class Combination:
 
 
 def explain(readings: Sequence[Combination]) -> Combination:
-    """Find the combination with the fewest mistakes that gives the mask, or else the nearest one."""
+    """Find the combination with the fewest mistakes that reproduces the mask, or else the nearest one."""
     is_stated = len({reading.convention for reading in readings}) == 1
     candidates = []
     for reading in readings:
@@ -285,15 +285,15 @@ def explain(readings: Sequence[Combination]) -> Combination:
         candidates += [reading, *([replace(reading, may_attend=~mask, whole="inverted")] if is_stated else [])]
         if mask.shape[2] == mask.shape[3]:
             candidates.append(replace(reading, may_attend=mask.mT, counts=counts.mT, whole="transposed"))
-    distances = {reading: int(reading.differing(reading.sample)[1].count_nonzero()) for reading in readings}
+    distances = {reading: int(reading.differences(reading.sample)[1].count_nonzero()) for reading in readings}
     for number, reading in product((1, 2), candidates):
         for combination in reading.with_faults(number):
-            wrong, of_read_rows = combination.differing(reading.sample)
+            wrong, of_read_rows = combination.differences(reading.sample)
             distances[combination] = int(of_read_rows.count_nonzero()) * 4**number  # a mistake must explain many cells
-            if not wrong.any() and not combination.differing()[0].any():
+            if not wrong.any() and not combination.differences()[0].any():
                 return combination
     for combination, distance in distances.items():
-        if not distance and not combination.differing()[1].any():
+        if not distance and not combination.differences()[1].any():
             return combination
     return min(distances, key=distances.__getitem__)
 

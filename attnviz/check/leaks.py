@@ -100,8 +100,8 @@ class LeakTest:
     @cached_property
     def is_blind(self) -> bool:
         """Whether no output changed with any token other than its own, so that the test shows nothing."""
-        own = torch.eye(len(self.queries), dtype=torch.bool) if self.queries == self.keys else self.saw.new_zeros(())
-        return not self.tested.any() or (len(self.keys) > 1 and not (self.saw & ~own).any())
+        same = torch.eye(len(self.queries), dtype=torch.bool) if self.queries == self.keys else self.saw.new_zeros(())
+        return not self.tested.any() or (len(self.keys) > 1 and not (self.saw & ~same).any())
 
     @cached_property
     def is_tested(self) -> bool:

@@ -109,7 +109,7 @@ def check_model(
     checked = _Check(source, text, intent, edits)
     future = ran = None
     with torch.random.fork_rng():
-        state = moves.keeps_state(lambda: source.run(checked.alone, edits).output[0], moves.MOVED)
+        state = moves.why_unsteady(lambda: source.run(checked.alone, edits).output[0], moves.MOVED)
     if state:
         checked.findings.append(Finding("random", "error", *state))
     else:
@@ -123,7 +123,7 @@ def check_model(
     except AttnvizError as error:
         checked.skipped.append(f"Padding and other texts: not tested further. {error}")
     if runs and "random" not in checked.errors:
-        ran = same_run(source, moves.beside_longer(text), runs)
+        ran = same_run(source, moves.with_longer_text(text), runs)
         for result in ran.results:
             message = result.message or "the same answer."
             message = f"not tried. {message}" if result.cause == "not tried" else message
@@ -153,27 +153,27 @@ class _Check:
         self.source, self.intent, self.edits = source, intent, edits
         self.alone = source.tokenize([text])
         try:
-            self.record = source.run(source.tokenize(moves.beside_longer(text)), edits)
+            self.record = source.run(source.tokenize(moves.with_longer_text(text)), edits)
         except AttnvizError:  # the model takes no longer text, or no texts of different lengths
             self.record = source.run(self.alone, edits)
-        self.site = "decoder" if any(place.kind == "decoder" for place in self.record.sites) else "encoder"
-        self.targets = [step for step in self.record.steps if step.site.kind == self.site]
+        self.kind = "decoder" if any(site.kind == "decoder" for site in self.record.sites) else "encoder"
+        self.steps = [step for step in self.record.steps if step.site.kind == self.kind]
         self.passed: list[str] = []
         self.skipped: list[str] = []
         self.reports = {step.site: self._mask_report(step) for step in self.record.steps}
-        looks_causal = any(self.reports[step.site].causal for step in self.targets)
-        self.is_causal = intent == "causal" or (intent is None and (self.site == "decoder" or looks_causal))
+        looks_causal = any(self.reports[step.site].causal for step in self.steps)
+        self.is_causal = intent == "causal" or (intent is None and (self.kind == "decoder" or looks_causal))
         if isinstance(intent, Mask) and (size := len(self.alone[0].tokens)) > 1:
             self.is_causal = not bool(intent.grid(size, size)[-2, -1])
         last = len(self.record.sentences) - 1
-        self.hides_some = any(bool((~moves.open_cells(step, last)).triu(1).any()) for step in self.targets)
+        self.hides_some = any(bool((~moves.open_cells(step, last)).triu(1).any()) for step in self.steps)
         calls: dict[Finding, list[str]] = {}
         for step in self.record.steps:
             for finding in (finding for finding in self.reports[step.site].findings if finding.severity != "note"):
                 line = f" ({step.line})" if step.line else ""
                 calls.setdefault(finding, []).append(self.name(step.site) + line)
         self.findings = [replace(finding, calls=tuple(names)) for finding, names in calls.items()]
-        self.findings += map(of_capture, (*self.record.findings, *filter(None, [self.record.unseen])))
+        self.findings += map(capture_finding, (*self.record.findings, *filter(None, [self.record.unseen])))
 
     @property
     def errors(self) -> set[str]:
@@ -183,7 +183,7 @@ class _Check:
     def name(self, site: Site) -> str:
         """Name an attention call; in a causal model that reads one text, every call counts as a decoder's."""
         name = self.source.site_name(site)
-        is_decoder = self.is_causal and self.site == "encoder" and not self.record.targets
+        is_decoder = self.is_causal and self.kind == "encoder" and not self.record.targets
         return name.replace("encoder", "decoder", 1) if is_decoder else name
 
     def _mask_report(self, step: Step) -> ArrayReport:
@@ -191,7 +191,7 @@ class _Check:
         mask = torch.stack([moves.masks(step, text) for text in range(step.shape[0])])
         mask = mask[:, :1] if bool((mask == mask[:, :1]).all()) else mask
         tokens, kind = _tokens(self.record, step), step.site.kind
-        intent = self.intent if kind == self.site else None
+        intent = self.intent if kind == self.kind else None
         if intent is None and kind == "decoder":
             rows = mask[tokens[:, None].expand(-1, mask.shape[1], -1)] if mask.shape[2] == mask.shape[3] else mask
             later = torch.ones(mask.shape[2:], dtype=torch.bool).triu(1) & mask & tokens[:, None, :, None]
@@ -225,14 +225,14 @@ class _Check:
     def test_tokens(self, targets: tuple[Sentence, ...], report: Callable[[int, int], object]) -> LeakTest | None:
         """Run the leak test and add its findings; None if it could not be run."""
         promised = {"causal": Subsequent(), "two-way": Full(), None: None}.get(self.intent, self.intent)
-        if promised is None and self.is_causal and self.site == "encoder":
+        if promised is None and self.is_causal and self.kind == "encoder":
             promised = Subsequent()
         try:
             test = moves.leak_test(
                 self.source, self.alone, self.edits, promised=promised, report=report, targets=targets
             )
         except UnsteadyError as error:
-            fix = "Call model.eval(), and write F.dropout(x, p, self.training): it is on in evaluation without that."
+            fix = "Call model.eval(), and write F.dropout(x, p, self.training): or dropout stays on in evaluation."
             return self.findings.append(Finding("random", "error", str(error), fix))
         except NotFiniteError as error:
             return self.findings.append(Finding("nan", "error", str(error)))
@@ -240,17 +240,17 @@ class _Check:
             return self.skipped.append(f"Hidden tokens: not tested. {error}")
         if any("changes the mask itself" in note for note in test.notes):  # it cannot equal the intent in every cell
             self.findings = [finding for finding in self.findings if finding.rule != "deviation"]
-            is_hidden = [~moves.open_cells(step).any(0) & _tokens(self.record, step)[0] for step in self.targets]
-            for position in torch.stack(is_hidden).all(0).nonzero().flatten().tolist() if self.targets else ():
-                token = visible_text(self.record.texts(self.targets[0].site)[1].tokens[position].text)
+            is_hidden = [~moves.open_cells(step).any(0) & _tokens(self.record, step)[0] for step in self.steps]
+            for position in torch.stack(is_hidden).all(0).nonzero().flatten().tolist() if self.steps else ():
+                token = visible_text(self.record.texts(self.steps[0].site)[1].tokens[position].text)
                 message = f"“{token}” ({position}) is hidden from every query, although it is not padding."
                 self.findings.append(Finding("padding", "error", message, "Mask by the padding id alone: ids != pad."))
         result = f"no output moved with a token that its mask hides ({test.promise})."
         if test.is_blind:
-            self.skipped.append("Hidden tokens: not tested. No output moved with another token than its own.")
+            self.skipped.append("Hidden tokens: not tested. No output changed when any other token was changed.")
         elif test.pairs:
             (queries, keys), leaks = test.leaks.shape, test.leaks
-            opening = (s.site for s in self.targets if (moves.open_cells(s)[:queries, :keys] & leaks).any())
+            opening = (s.site for s in self.steps if (moves.open_cells(s)[:queries, :keys] & leaks).any())
             first = next((f", first in {self.name(site)}" for site in opening), "")
             message = f"{counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){first}: "
             message += "; ".join(test.in_words(*pair) for pair in test.pairs[:3]) + "."
@@ -289,7 +289,7 @@ class _Check:
         return f"Assumed: {kind}{padding}. If it is a decoder: --intent causal"
 
 
-def of_capture(sentence: str) -> Finding:
+def capture_finding(sentence: str) -> Finding:
     """Convert a sentence from a capture to a finding: an error if it is one of `OF_CAPTURE`, else a note."""
     for fault, (rule, fix) in OF_CAPTURE.items():
         if fault in sentence:

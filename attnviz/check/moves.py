@@ -104,7 +104,7 @@ def leak_test(
     acting = replace(edits, mask=edits.mask and edits.mask.of_sentence(0))
     before = source.run(sentences[:1], acting, targets[:1])
     fixed = before.targets if source.writes else ()
-    own = before if edits == Edits() else source.run(sentences[:1], Edits(), fixed)
+    unedited = before if edits == Edits() else source.run(sentences[:1], Edits(), fixed)
     text, kinds = before.read[0], {site.kind for site in before.sites}
     kind = "decoder" if "decoder" in kinds else "encoder"
     if kind not in kinds:
@@ -119,7 +119,7 @@ def leak_test(
     positions = usual[:: -(-len(usual) // MOST)]
     moved, noise, masking = _change_tokens(source, acting, before, positions, report)
     moved[odd] = torch.nan
-    allowed, promise = _promise(own, edits.mask_at(kind), kind, promised)
+    allowed, promise = _promise(unedited, edits.mask_at(kind), kind, promised)
     if masking and promised is None and kind != "decoder":
         message = f"Changing position {masking[0]} changes the mask itself: say what the mask must hide"
         raise InputError(f"{message}, --intent causal or two-way, or promised=Subsequent() in Python.")
@@ -143,14 +143,14 @@ def leak_test(
         tolerance=tolerance(noise, torch.float32),
         queries=text.tokens,
         keys=text.tokens,
-        where=f"{kind}, {counted(sum(step.site.kind == kind for step in own.steps), 'layer')}",
+        where=f"{kind}, {counted(sum(step.site.kind == kind for step in unedited.steps), 'layer')}",
         promise=promise,
         source=source.name,
         provenance=source.provenance,
         edits=edits,
         text=sentences[0].text,
         notes=tuple(notes),
-        opened=_reached(open_cells(step) for step in before.steps if step.site.kind == kind),
+        opened=_reachable_tokens(open_cells(step) for step in before.steps if step.site.kind == kind),
     )
 
 
@@ -222,7 +222,7 @@ def _replacements(source: Source, before: Record, place: int) -> list[Token]:
     return [*usual.values()][:TRIES]
 
 
-def _reached(layers: Iterable[Tensor]) -> Tensor:
+def _reachable_tokens(layers: Iterable[Tensor]) -> Tensor:
     """Mark the tokens that reach each output through the open cells, (n, n), of all layers: boolean (n, n).
 
     A position keeps the tokens that reached it (residual connection); each layer adds those of its open keys.
@@ -234,21 +234,21 @@ def _reached(layers: Iterable[Tensor]) -> Tensor:
     return tokens > 0
 
 
-def _promise(own: Record, edit: Mask | None, kind: str, promised: Mask | None) -> tuple[Tensor, str]:
+def _promise(unedited: Record, edit: Mask | None, kind: str, promised: Mask | None) -> tuple[Tensor, str]:
     """Compute on which tokens each output may depend through all layers, boolean (n, n), and describe the promised
     mask: "window (1 before, 0 after), through 2 layers".
 
     Args:
-        own: run of the model without edits, whose masks are promised even if the edits switch them off.
+        unedited: run of the model without edits, whose masks are promised even if the edits switch them off.
         edit: mask of the edits for the compared kind.
         promised: mask to promise instead of the masks of the model and the edits.
     """
-    cells, names, steps = [], [], [step for step in own.steps if step.site.kind == kind]
+    cells, names, steps = [], [], [step for step in unedited.steps if step.site.kind == kind]
     for step in steps:
         allowed = open_cells(step)
         name = str(step.mask) if isinstance(step.mask, Mask) else "the built-in mask"
         name = "full" if step.mask is None else name
-        if kind == "decoder" and not own.read_only:  # for a read-only model, the mask is inferred from weights
+        if kind == "decoder" and not unedited.read_only:  # for a read-only model, the mask is inferred from weights
             causal = Subsequent().grid(*allowed.shape)
             opens = step.mask is None or (isinstance(step.mask, Tensor) and bool((allowed & ~causal).any()))
             allowed, name = causal if opens else allowed & causal, "causal" if opens else name
@@ -259,7 +259,7 @@ def _promise(own: Record, edit: Mask | None, kind: str, promised: Mask | None) -
     if edit is not None and named != str(edit):
         named = str(edit) if named == "full" else f"{named} and {edit}"
     named = named if promised is None else str(promised)
-    return _reached(cells), f"{named}, through {len(steps)} layers" if len(steps) > 1 else named
+    return _reachable_tokens(cells), f"{named}, through {len(steps)} layers" if len(steps) > 1 else named
 
 
 def masks(step: Step, sentence: int = 0) -> Tensor:
@@ -291,7 +291,7 @@ def batch_test(
     before, length = source.run((alone,), edits), len(alone.tokens)
     sentence = before.read[0]
     check_finite(before, before.output[0], sentence.length, sentence.labels)
-    padded, other = source.tokenize(beside_longer(text))
+    padded, other = source.tokenize(with_longer_text(text))
     more, reads = len(padded.tokens) - length, [sentence, sentence]
     if more and not source.facts:  # models of transformers write up to their maximum length
         pads = padded.tokens[-1:] * len(sentence.tokens)
@@ -340,13 +340,13 @@ def batch_test(
         yield RunResult("batch", "rounding", message, difference=moved, text=0)
 
 
-def beside_longer(text: str) -> list[str]:
+def with_longer_text(text: str) -> list[str]:
     """Return the text and a text of twice its length; in a pair, both texts are doubled."""
     first, bar, second = text.partition("|||")
     return [text, f"{first} {first}{bar}{second} {second}".rstrip()]
 
 
-def keeps_state(run: Callable[[], Tensor], bound: float) -> tuple[str, str] | None:
+def why_unsteady(run: Callable[[], Tensor], bound: float) -> tuple[str, str] | None:
     """Run twice with the same seed. If the outputs differ by more than `bound`, return a message and a repair."""
     outputs = []
     for _ in range(2):

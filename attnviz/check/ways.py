@@ -21,9 +21,9 @@ from torch.nn.utils.rnn import pad_sequence
 from attnviz import api
 from attnviz.capturing import capture
 from attnviz.capturing.seen import hidden_states
-from attnviz.check.causes import OTHER, PADDING, Ran, cause, first_true
+from attnviz.check.causes import OTHER, PADDING, TextRun, cause, first_true
 from attnviz.check.leaks import ROUNDINGS, distance, tolerance
-from attnviz.check.moves import RunResult, keeps_state
+from attnviz.check.moves import RunResult, why_unsteady
 from attnviz.core.amounts import counted, percent, rounding
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError, NotFiniteError, UnsteadyError, quoted
@@ -38,7 +38,7 @@ RUNS = tuple(NEEDS)
 CAUSES = ("", "rounding", "mask", "positions", "cache", "window", "scores", "other", "not tried")
 """Causes of a `RunResult`: the first two mean equal outputs, the last means no outputs."""
 CHEAP = 2**30
-"""Maximum size in bytes of a copy of a model."""
+"""Maximum size in bytes of a copy of the model, which is run in another number type."""
 
 
 class NotTriedError(AttnvizError):
@@ -212,7 +212,7 @@ class Runner:
 
     def run(
         self, text: Tensor, ids: Tensor, starts: Sequence[int] = (0,), is_cached: bool = False, **tensors: Tensor
-    ) -> Ran:
+    ) -> TextRun:
         """Run the model on ids (B, S), one forward pass per part between two `starts`, and capture its attention.
 
         Raises:
@@ -237,13 +237,13 @@ class Runner:
                     raise InputError(f"{self.name} gives {result} for {needs}.")
                 outputs.append(states[:, : end - start].detach().cpu())
                 passes.append((start, captured))
-        return Ran(text, torch.cat(outputs, 1), tuple(passes))
+        return TextRun(text, torch.cat(outputs, 1), tuple(passes))
 
-    def alone(self, ids: Tensor, text: int = 0) -> Ran:
+    def alone(self, ids: Tensor, text: int = 0) -> TextRun:
         """Run one text alone."""
         return self.run(torch.full((1, len(ids)), text), ids[None])
 
-    def runs(self, way: str, documents: Sequence[Tensor]) -> Iterator[Ran]:
+    def runs(self, way: str, documents: Sequence[Tensor]) -> Iterator[TextRun]:
         """Run texts in one way; see `same_run`.
 
         A single text is packed after its own tokens in another order. If all lengths are equal, a padded batch also has
@@ -291,7 +291,7 @@ class Runner:
                 yield self.run(text[None], ids[None], starts, True)
 
 
-def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ran]]:
+def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[TextRun]]:
     """Run each text alone twice, and once in float64 if the model can be copied; half precision becomes float32 first.
     Return the runner with `sites` and `bound`, and the first run of each text.
     """
@@ -316,14 +316,14 @@ def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Ra
     runner = replace(runner, sites=sites, bound=bound)
     for ids, ran in both:
         if bool((distance(ran.output[0], runner.alone(ids).output[0]) > bound).any()):
-            state = keeps_state(lambda ids=ids: runner.alone(ids).output[0], bound)
+            state = why_unsteady(lambda ids=ids: runner.alone(ids).output[0], bound)
             remedy = "Pass training=self.training to F.dropout, or use nn.Dropout."
             chance = "Two runs of one text alone differ, so nothing can be compared: there is dropout in evaluation, or"
             raise UnsteadyError(" ".join(state) if state else f"{chance} chance. {remedy}")
     return runner, alone
 
 
-def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[Ran]) -> RunResult:
+def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[TextRun]) -> RunResult:
     """Run one way and report its largest difference, with the cause for the first text that differs."""
     largest, wrong = 0.0, []
     try:

@@ -25,7 +25,7 @@ def _build(options: Namespace) -> int:
 
     bar: tqdm | None = None
 
-    def draw(done: int, of: int) -> None:
+    def draw_progress(done: int, of: int) -> None:
         nonlocal bar
         if bar is None:
             bar = tqdm(total=of, initial=done, unit=" texts", disable=None)
@@ -40,7 +40,7 @@ def _build(options: Namespace) -> int:
     corpus = options.model, options.corpus, options.output
     content = atlas.Options(options.shard, options.keep, options.pairs, options.ablate)
     try:
-        result = atlas.build(*corpus, content, settings=settings, work=engine, report=draw)
+        result = atlas.build(*corpus, content, settings=settings, work=engine, report=draw_progress)
     except OSError as error:
         reason = " ".join(str(error).split()).partition("Detail: ")
         why = f"{quoted(options.output, 200)} cannot be written: {reason[2] or reason[0]}."

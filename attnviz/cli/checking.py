@@ -98,7 +98,7 @@ def _arrays(content: reading.ArrayFile, options: Namespace) -> int:
 def _model(options: Namespace) -> int:
     """Check a model, or the batch that a function in a file returns; return the exit status."""
     from attnviz import figures
-    from attnviz.check.model import check_model, of_capture
+    from attnviz.check.model import capture_finding, check_model
     from attnviz.cli import pictures, request
     from attnviz.sources.wrapped import Wrapped
 
@@ -109,7 +109,7 @@ def _model(options: Namespace) -> int:
     try:
         source = _load(name)
     except AttnvizError as error:
-        if (finding := of_capture(str(error))).severity == "note":  # not an error about attention that cannot be read
+        if (finding := capture_finding(str(error))).severity == "note":  # any other error than unreadable attention
             raise
         return _show(Report(findings=(finding,)), options)
     if isinstance(source, Mapping):
@@ -117,7 +117,9 @@ def _model(options: Namespace) -> int:
         return _batch(source, options)
     if options.pad is not None:
         if not isinstance(source, Wrapped):
-            raise InputError("--pad applies to batches and to models from attnviz.wrap; this one names its padding.")
+            raise InputError(
+                "--pad applies to batches and to models from attnviz.wrap; this model has its own padding."
+            )
         source = source if options.pad == "none" else source.with_padding(options.pad)
     text = request.texts(text)[0] if text else None
     tests = {
@@ -148,7 +150,7 @@ def _load(name: str) -> Any:
     if not file:
         model, settings = api.named_model(name)
         return request.load(model, **settings)
-    value = request.own(*file.groups())
+    value = request.run_user_file(*file.groups())
     if isinstance(value, Source | Mapping):
         return value
     if isinstance(getattr(value, "data", None), Mapping):  # a BatchEncoding of transformers

@@ -95,6 +95,7 @@ def _integer(text: str) -> int:
 
 
 def _amount(text: str) -> float:
+    """Read a number, 0 or more, that may end in GB."""
     value = float(text.removesuffix("GB"))
     if not 0 <= value < math.inf:
         raise ValueError
@@ -106,6 +107,7 @@ def _shape(text: str) -> tuple[int, ...]:
 
 
 def _pad(text: str) -> int | str:
+    """Read the id of padding, or "none"."""
     return text if text == "none" else _integer(text)
 
 

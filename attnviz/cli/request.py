@@ -170,7 +170,7 @@ def load(name: str, **settings: object) -> Source:
     if settings:
         what = "A model from a file" if file else "A saved run"
         raise InputError(f"{what} has no setting {quoted(next(iter(settings)))}.")
-    return own(*file.groups(), of=own_code.build) if file else cases.source(name)
+    return run_user_file(*file.groups(), of=own_code.build) if file else cases.source(name)
 
 
 def fetch(name: str, **settings: object) -> Source:
@@ -182,7 +182,7 @@ def fetch(name: str, **settings: object) -> Source:
     return source
 
 
-def own(file: str, name: str, of: Callable[[str, str], Any] = own_code.value_of) -> Any:
+def run_user_file(file: str, name: str, of: Callable[[str, str], Any] = own_code.value_of) -> Any:
     """Run a user's file and return the result of its function: any value, or a source with `own_code.build`."""
     terminal.note(f"the code of {visible_text(file)} is run, then {visible_text(name)}.")
     return of(file, name)
@@ -256,7 +256,7 @@ def _edits(options: Namespace, choices: Choices, source: Source, site: Site) -> 
 def _notes(source: Source, request: Request) -> Iterable[str]:
     """Yield notes about unknown words, with similar known words, and about the cost of a slow run."""
     unknown = {} if request.pictures else source.unknown([*request.texts])
-    words = [_quotes([word]) + (f" (it knows {_quotes(near)})" if near else "") for word, near in unknown.items()]
+    words = [_quote([word]) + (f" (it knows {_quote(near)})" if near else "") for word, near in unknown.items()]
     if words:
         more = f" and {len(words) - 10} more words" if len(words) > 10 else ""
         yield f"'{source.name}' does not know {', '.join(words[:10])}{more} and reads {source.unknown_token}."
@@ -266,5 +266,5 @@ def _notes(source: Source, request: Request) -> Iterable[str]:
             yield f"{cost}."
 
 
-def _quotes(words: Iterable[str]) -> str:
+def _quote(words: Iterable[str]) -> str:
     return ", ".join(f"“{visible_text(word)}”" for word in words)

@@ -118,7 +118,7 @@ def write(options: Namespace) -> list[str]:
         raise InputError(f"'generate' continues one text; there are {count}. Leave out --lines.")
     length = 0
 
-    def stream(answer: str, count: int) -> None:
+    def write_answer(answer: str, count: int) -> None:
         nonlocal length
         if not options.json:
             sys.stdout.write(answer[length:])
@@ -127,7 +127,7 @@ def write(options: Namespace) -> list[str]:
 
     names = {name: getattr(options, name) for name in ("max_new_tokens", "sampling_temperature", "top_p", "seed")}
     prompt, edits = inputs.request.prompt, inputs.request.edits
-    generated = generate(prompt, inputs.source, edits=edits, report=stream, **names)
+    generated = generate(prompt, inputs.source, edits=edits, report=write_answer, **names)
     tokens = []
     for position, token in enumerate(generated.tokens, generated.prompt):
         likely = [

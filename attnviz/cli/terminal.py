@@ -47,7 +47,7 @@ def download(name: str) -> Iterator[Callable[[Any], None]]:
         bar.set_description(progress.what, refresh=False)
         bar.update(progress.done - bar.n)
 
-    def end(*_: object) -> None:  # exits at once: the library would wait for its threads, which may hang
+    def end(*_: object) -> None:  # exits at once after Ctrl+C: the library would wait for threads that may hang
         if bar is None:
             raise KeyboardInterrupt
         bar.close()

@@ -23,7 +23,7 @@ def size(count: float) -> str:
 
 
 def decimals(number: float, digits: int) -> str:
-    """Format a number with some digits after the point; a positive number too small for them as "<0.01"."""
+    """Format a number with `digits` digits after the point; a smaller positive number becomes "<0.01"."""
     if number != number:
         return "NaN"
     smallest = 10.0**-digits
@@ -51,7 +51,7 @@ NOISE = 1e-4
 
 
 def remainder(left: float, whole: float) -> str:
-    """Format what is left of a sum, `whole`; "0 (rounding)" if it is so small that it differs between processors."""
+    """Format the rest `left` of a sum `whole`; "0 (rounding)" if it is so small that it depends on the processor."""
     return "0 (rounding)" if abs(left) <= NOISE * max(1.0, abs(whole)) else digits(left)
 
 
@@ -78,7 +78,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def plural(noun: str, number: int) -> str:
-    """The singular or plural of a noun for a count: "row", "rows"; "query", "queries"."""
+    """Return the singular or plural of a noun for a count: "row", "rows"; "query", "queries"."""
     return noun if number == 1 else re.sub(r"(?<![aeiou])y$", "ie", noun) + "s"
 
 

@@ -6,7 +6,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def path(name: str) -> Path:
-    """The path of a shipped file, such as "tokenizers/bpe.json".
+    """Return the path of a shipped file, such as "tokenizers/bpe.json".
 
     An installed wheel has it in attnviz/assets, a checkout in the top-level assets folder.
     """

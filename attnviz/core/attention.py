@@ -23,16 +23,16 @@ from attnviz.core.progress import tell
 from attnviz.core.scoring import ALL, Area, Bias, Scoring, check_broadcast, check_shapes
 
 BLOCK = 2**19
-"""Scores that `attend` holds at once: 2 MB of float32, which fit in the cache of a processor."""
+"""Number of scores that `attend` holds at once: 2 MB of float32, which fit in the cache of a processor."""
 
 ROWS = 64
-"""Minimum number of queries in a block: with fewer, rereading the keys takes up to half of the time."""
+"""Minimum number of queries in a block: in smaller blocks, rereading the keys takes up to half of the time."""
 
 ON_DEVICE = 2**22
 """Maximum number of scores in a block, and their number on a GPU, where every block costs a kernel launch."""
 
 STRETCH = 2048
-"""Keys per block, when runs of keys that a named mask blocks for all queries are searched."""
+"""Number of keys per block in the search for keys that a named mask blocks for all queries."""
 
 LONG = 4096
 """Number of keys above which `attend` works in tiles that fit in the cache of a processor."""

@@ -25,11 +25,11 @@ class BoundedCache(Generic[Value]):
     def __init__(self, most_bytes: int, size_of: Callable[[Value], int]):
         self.most_bytes, self._size_of = most_bytes, size_of
         self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
-        self._making: dict[Hashable, SimpleNamespace] = {}  # each with its thread, reserved bytes and future outcome
+        self._making: dict[Hashable, SimpleNamespace] = {}  # per key: thread, reserved bytes and future result
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value of a key, computed by `make` if it is not in the cache.
+        """Return the value of a key; if it is not in the cache, compute it by `make`.
 
         Raises:
             RuntimeError: if `make` requests its own key.
@@ -68,7 +68,7 @@ class BoundedCache(Generic[Value]):
         return tuple(evicted)  # large values are freed after this, outside of the lock
 
     def let_go(self, size: int) -> tuple[Hashable, ...]:
-        """Evict the least recently used values until `size` bytes are freed, and give their keys.
+        """Evict the least recently used values until `size` bytes are freed, and return their keys.
 
         If the cache holds less than that, nothing is evicted.
         """
@@ -77,7 +77,7 @@ class BoundedCache(Generic[Value]):
         return tuple(evicted)
 
     def drop(self, which: Callable[[Hashable], bool]) -> tuple[Hashable, ...]:
-        """Evict the values of all keys that `which` selects; gives these keys."""
+        """Evict the values of all keys that `which` selects, and return these keys."""
         with self._lock:
             evicted = {key: self._values.pop(key) for key in [*filter(which, self._values)]}
         return tuple(evicted)
@@ -87,7 +87,7 @@ class BoundedCache(Generic[Value]):
         self.drop(lambda key: True)
 
     def keys(self) -> tuple[Hashable, ...]:
-        """All keys, the least recently used first."""
+        """List all keys, the least recently used first."""
         with self._lock:
             return tuple(self._values)
 
@@ -101,7 +101,7 @@ class BoundedCache(Generic[Value]):
         return key in self._values
 
     def _make(self, key: Hashable, make: Callable[[], Value], making: SimpleNamespace) -> Value:
-        """Compute a value, keep it if it fits, and give it or the error to all waiting threads."""
+        """Compute a value, keep it if it fits, and pass the value or the error to all waiting threads."""
         entry = evicted = None
         try:
             value = make()
@@ -126,7 +126,7 @@ class BoundedCache(Generic[Value]):
         return value
 
     def _evict(self, most: int | None = None) -> dict[Hashable, tuple[Value, int]]:
-        """Evict the least recently used values down to `most` bytes, by default to the unreserved; the lock is held."""
+        """Evict the least recently used values down to `most` bytes, by default the unreserved ones. Needs the lock."""
         if most is None:
             most = self.most_bytes - sum(making.reserved for making in self._making.values())
         evicted, left = {}, self.bytes

@@ -1,4 +1,4 @@
-"""Make text safe for figures and file names. Tokenizers and models get the text as typed."""
+"""Make text safe for figures and file names; tokenizers and models read the text as it was typed."""
 
 import re
 import unicodedata
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from functools import lru_cache, partial
 
 LONGEST = 24
-"""Code points of a text that are shown, at most."""
+"""Maximum number of code points of a text that are shown."""
 
 LONGEST_TITLE, LONGEST_LABEL = 40, 44
-"""Characters of the name of a model in a title, and of a class, at most."""
+"""Maximum number of characters of a model's name in a title, and of the name of a class."""
 
 LONGEST_NAME, LONGEST_END = 80, 40
-"""Characters of the name of a file without its extension, at most, and of the end that is kept if it is shortened."""
+"""Maximum number of characters of a file name without its extension, and of the end that a shortened name keeps."""
 
 _WHITESPACE = {"\t": "⇥", "\n": "↵", "\r": "↵", "\x85": "↵", "\u2028": "↵", "\u2029": "↵"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -46,7 +46,7 @@ def visible_text(text: str, longest: int = LONGEST) -> str:
 
 
 def in_title(name: str, longest: int = LONGEST_TITLE) -> str:
-    """Make the name of a model or class safe for a title: as `visible_text`, but spaces stay spaces."""
+    """Make the name of a model or class safe for a title, as `visible_text` does, but keep spaces."""
     return visible_text(name, longest).replace("␣", " ")
 
 

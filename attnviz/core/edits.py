@@ -17,7 +17,7 @@ from attnviz.core.scoring import Area, Bias, Scoring
 
 KINDS = ("encoder", "decoder", "cross")
 BY_LETTER = {kind[0]: kind for kind in KINDS}
-"""The kinds by the letter that stands for each in a link: e, d and c."""
+"""Kinds by their first letter, which stands for the kind in a link: e, d and c."""
 PARTS = ("output", "pattern", "values", "stream")
 """Parts of a run that can be taken from another text; see `Take`."""
 
@@ -45,7 +45,7 @@ class Site:
         return f"{self.kind} layer {self.layer}"
 
     def head(self, *numbers: int) -> str:
-        """Name of heads of the site in words: "head 0 of decoder layer 1", "heads 0, 2 of decoder layer 1"."""
+        """Name heads of the site in words: "head 0 of decoder layer 1", "heads 0, 2 of decoder layer 1"."""
         return f"{'head' if len(numbers) == 1 else 'heads'} {', '.join(map(str, numbers))} of {self}"
 
     def brief(self, head: int) -> str:
@@ -108,7 +108,7 @@ class Take:
 
     @classmethod
     def read(cls, text: str) -> "Take":
-        """Parse the text that `str` gives.
+        """Parse the text form of a take, as `str` writes it.
 
         Raises:
             InputError: if the text cannot be parsed, with an example that can.
@@ -182,25 +182,25 @@ class Edits(Scoring):
             if head < 0:
                 raise InputError(f"There is no {site.head(head)}; heads are counted from 0.")
 
-    def at(self, site: Site, own: Scoring) -> Scoring:
-        """The scoring at a site: the model's own scoring `own` with the edits that act there."""
+    def at(self, site: Site, original: Scoring) -> Scoring:
+        """Return the scoring at a site: the `original` scoring of the model, changed by the edits that act there."""
         here = self if self.scored_site in (None, site) else replace(self, scale=None, softcap=None, temperature=1.0)
-        return (replace(here, bias=()) if site.kind == "cross" else here).over(own)
+        return (replace(here, bias=()) if site.kind == "cross" else here).over(original)
 
     def mask_at(self, kind: str) -> Mask | None:
-        """The mask of the edits for one kind of attention; None if there is none."""
+        """Return the mask of the edits for one kind of attention; None if there is none."""
         return None if kind == "cross" and not self.mask_cross else self.mask
 
     def off(self, site: Site) -> frozenset[int]:
-        """The heads that are off at a site."""
+        """List the heads that are off at a site, in all sentences."""
         return frozenset(head for other, head in self.heads_off if other == site)
 
     def off_alone(self, site: Site) -> tuple[frozenset[int], ...]:
-        """The heads that are off at a site per sentence; empty if all sentences have the same heads off."""
+        """List the heads that are off at a site per sentence; empty if all sentences have the same heads off."""
         return ()
 
     def with_heads_off(self, site: Site, heads: set[int] | frozenset[int]) -> "Edits":
-        """The edits with exactly these heads off at the site; other sites stay as they are."""
+        """Return edits with exactly these heads off at the site; other sites stay as they are."""
         others = {(other, head) for other, head in self.heads_off if other != site}
         return replace(self, heads_off=frozenset(others | {(site, head) for head in heads}))
 
@@ -282,7 +282,7 @@ class Resolved(Edits):
 
 
 def donors(edits: Edits, site: Site) -> list[Donor]:
-    """The donors of some edits at a site.
+    """List the donors of the edits at a site.
 
     Raises:
         InputError: if the edits take from other texts, but this model does not support that.
@@ -293,7 +293,7 @@ def donors(edits: Edits, site: Site) -> list[Donor]:
 
 
 def with_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring) -> Scoring:
-    """Extend a scoring so that single queries get the scores that donors hold as "row"; the mask acts afterwards.
+    """Add a bias to a scoring that gives single queries the scores that donors hold as "row", before the mask.
 
     The added bias is the difference between the taken scores and those of the run.
     """
@@ -312,12 +312,12 @@ def with_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring
 
 
 def enters(edits: Edits) -> frozenset[Site]:
-    """The sites of layers whose input a run must record, or replace by that of another text."""
+    """List the sites of layers whose input a run must record, or replace by the input from another text."""
     if not isinstance(edits, Resolved):
         return frozenset()
     return edits.entered | {donor.take.site for donor in edits.donors if "stream" in donor.tensors}
 
 
-def overlaid(output: Tensor, taken: Tensor | None) -> Tensor:
-    """The output per head, replaced by `taken` wherever `taken` is not NaN."""
+def overlay(output: Tensor, taken: Tensor | None) -> Tensor:
+    """Replace the output per head by `taken` wherever `taken` is not NaN."""
     return output if taken is None else torch.where(taken.isnan(), output, taken)

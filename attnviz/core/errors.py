@@ -51,7 +51,7 @@ class Canceled(InputError):
 
 
 def quoted(value: object, most: int = 40) -> str:
-    """The repr of a value for an error message, cut to `most` characters; a value without a repr gets its type name."""
+    """Write the repr of a value for an error message, cut to `most` characters, or its type if it has no repr."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):
@@ -91,7 +91,7 @@ def check_no_picture(name: str) -> None:
 
 
 def did_you_mean(typed: str, options: Iterable[str]) -> str:
-    """The sentence " Did you mean 'X'?" with the option closest in spelling; empty if no option is close."""
+    """Write the sentence " Did you mean 'X'?" with the option closest in spelling; empty if no option is close."""
     near = get_close_matches(typed[:40].lower(), options, 1)
     return f" Did you mean {quoted(near[0])}?" if near else ""
 

@@ -53,7 +53,7 @@ def parameter(label: str, *, default: Any = MISSING, start: int | None = None, *
 
 @cache
 def parameters(owner: type) -> tuple[Parameter, ...]:
-    """The parameters of a mask class or source class, in the order of the fields."""
+    """List the parameters of a mask class or source class, in the order of the fields."""
     declared = [f for f in (fields(owner) if is_dataclass(owner) else ()) if "parameter" in f.metadata]
     return tuple(Parameter(f.name, **f.metadata["parameter"], required=f.default is MISSING) for f in declared)
 

@@ -13,7 +13,7 @@ from torch.nn.functional import interpolate
 from attnviz.core.errors import InputError, quoted
 
 SIDE = 384
-"""Pixels of the longer side of a picture in figures and files, at most."""
+"""Maximum number of pixels on the longer side of a picture in figures and files."""
 
 GRAY = 127
 

@@ -19,7 +19,7 @@ GRACE = 5.0
 """Seconds a job continues while nobody is connected; enough for a page to reload."""
 
 LOOK = 0.5
-"""Seconds between checks whether a queued job is still wanted."""
+"""Seconds between two checks whether a client still waits for a queued job."""
 
 
 @dataclass(eq=False)
@@ -69,15 +69,15 @@ def watched(progress: Progress) -> Iterator[None]:
 def counted(of: int) -> Iterator[Callable[..., bool]]:
     """Context manager in which progress counts items, such as heads or texts, instead of attention calls.
 
-    Yields a function `report(done, of, text)`, which returns whether to continue, and raises `Canceled` as `tell`
-    does.
+    Yields the function `report` below, which raises `Canceled` as `tell` does.
     """
     run = _current.get() or Progress(of)
     run.calls, run.done, run.part = of, 0, 0.0
 
     def report(done: int, of: int, text: str = "") -> bool:
+        """Report `done` of `of` items as finished, and `text` as the text so far; return whether to continue."""
         run.calls, run.done, run.text = of, done, text
-        tell(0.0)
+        tell(0.0)  # nothing of the next item is finished
         return not run.is_enough
 
     calls = Progress(1)
@@ -143,7 +143,7 @@ class Job(Progress):
         return not self.canceled and bool(self.waiting) and now - self._last_wanted < GRACE
 
     def result(self) -> Any:
-        """The value of a finished job.
+        """Return the value of a finished job.
 
         Raises:
             Exception: the error that ended the job.

@@ -15,7 +15,7 @@ from torch import Tensor
 from attnviz.core import attention
 from attnviz.core.amounts import counted
 from attnviz.core.display import visible_text
-from attnviz.core.edits import Edits, Site, overlaid
+from attnviz.core.edits import Edits, Site, overlay
 from attnviz.core.errors import InputError, NotFiniteError, quoted
 from attnviz.core.masks import Mask, Reason
 from attnviz.core.request import Request
@@ -113,12 +113,12 @@ class Step:
 
     def output(self, head: int, rows: slice = ALL, *, sentence: int = 0) -> Tensor:
         """Output of one head before W^O, (rows, d_v): weights @ value or the taken output; zeros if the head is off."""
-        _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
+        _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")  # only check
         if self.is_off(head, sentence=sentence):
             return self.value.new_zeros(len(range(*rows.indices(self.shape[2]))), self.value.shape[-1])
         weights = self.weights(head, rows, sentence=sentence)
         output = weights.to(self.value.dtype) @ self.value[sentence, head]
-        return overlaid(output, None if self.taken is None else self.taken[sentence, head, rows])
+        return overlay(output, None if self.taken is None else self.taken[sentence, head, rows])
 
     def outputs(self) -> Tensor:
         """The concatenated outputs of all heads, the input of W^O, (B, Q, H · d_v), float32."""
@@ -131,7 +131,7 @@ class Step:
         return head in self.heads_off or bool(self.off_alone and head in self.off_alone[sentence])
 
     def empty_queries(self, head: int, *, sentence: int = 0) -> Tensor:
-        """Boolean, (Q,): True for a query that has no key left."""
+        """Mark the queries that have no key left, boolean, (Q,)."""
         b, h = _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
         return self.logsumexp[b, h][0, 0] == -math.inf
 
@@ -139,7 +139,7 @@ class Step:
         self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
     ) -> tuple[tuple[Reason, ...], Tensor]:
         """Reasons why cells of one head are blocked; see `Mask.reasons`. A plain tensor has one, "the model's mask"."""
-        _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
+        _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")  # only check
         if isinstance(self.mask, Mask):
             return self.mask.reasons(*self.shape[2:], sentence=sentence, rows=rows, columns=columns)
         blocked = (~self.may_attend(head, rows, columns, sentence=sentence)).long()
@@ -204,7 +204,7 @@ class Record:
     Attributes:
         sentences: the batch, padded to one length.
         source: name of the source.
-        provenance: origin of the weights: "random", "constructed", "trained here", "pretrained" ...
+        provenance: origin of the weights, such as "random", "constructed", "trained here" or "pretrained".
         edits: changes to the attention.
         steps: one step per attention call, in the order of the calls.
         output: the last hidden states, (B, n, d_model), of the decoder if there is one.
@@ -264,7 +264,7 @@ class Record:
 
     @property
     def read(self) -> tuple[Sentence, ...]:
-        """The sentences to whose positions `output` and `prediction` belong: those of the decoder if there is one."""
+        """The sentences whose positions `output` and `prediction` have: the decoder input if there is a decoder."""
         return self.targets or self.sentences
 
     def tokens(self, site: Site, *, sentence: int = 0) -> tuple[tuple[Token, ...], tuple[Token, ...]]:

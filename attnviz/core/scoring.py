@@ -197,10 +197,10 @@ class Scoring:
         if self.empty_rows not in EMPTY_ROWS:
             raise InputError(f"empty_rows is {quoted(self.empty_rows)}; it must be one of {', '.join(EMPTY_ROWS)}.")
 
-    def over(self, own: "Scoring") -> "Scoring":
-        """Apply all non-default settings of this scoring to the scoring `own`; biases add to those of `own`."""
+    def over(self, original: "Scoring") -> "Scoring":
+        """Apply all non-default settings of this scoring to an `original` scoring; its biases stay, too."""
         changed = {f.name: getattr(self, f.name) for f in fields(Scoring) if getattr(self, f.name) != f.default}
-        return replace(own, **changed | {"bias": own.bias + self.bias})
+        return replace(original, **changed | {"bias": original.bias + self.bias})
 
     def until(self, stage: str) -> "Scoring":
         """The scoring up to and including a stage of `ORDER`; later stages are set to have no effect."""

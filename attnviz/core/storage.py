@@ -16,7 +16,7 @@ UNFINISHED = ".*.part"
 
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """Yield a temporary path in the same folder, which replaces the file at the end; if writing fails, the file stays.
+    """Yield a temporary path, whose file replaces the file `path` at the end; if writing fails, the old file stays.
 
     A device or a pipe is written directly.
 

@@ -141,7 +141,7 @@ class Readout:
 
 @dataclass(frozen=True, eq=False)
 class Projections:
-    """The weights around one attention call; head h has the h-th part of each, with shared keys and values repeated.
+    """The weights around one attention call. Each weight has one part per head; shared keys and values are repeated.
 
     Attributes:
         w_q, w_k, w_v: projections of the normalized stream, (H · d, d_model); None if unknown, or if queries and keys
@@ -239,7 +239,7 @@ class StreamParts:
     def check(
         self, attention: Tensor, logits: Tensor, name: str, *, real: Tensor | None = None, within: float = CLOSE
     ) -> None:
-        """Check that the parts sum to the whole, and that its readout gives the logits of the model.
+        """Check that the parts sum to the whole, and that the readout of the whole equals the logits of the model.
 
         Args:
             attention: sum of the additions of all heads, (B, n, d_model).
@@ -255,8 +255,8 @@ class StreamParts:
             raise InputError(f"All logits of '{name}' are NaN or infinite in this run, so they have no parts.")
         parts = [self.embedding, attention, *self.feed_forward.values()]
         parts += [] if self.position is None else [self.position]
-        read = self.weights.readout.logits(self.final)
-        sums = (("parts of the residual stream", sum(parts), self.final), ("logits", read, logits))
+        computed_logits = self.weights.readout.logits(self.final)
+        sums = (("parts of the residual stream", sum(parts), self.final), ("logits", computed_logits, logits))
         for noun, computed, expected in sums:
             counts = expected.isfinite() if real is None else expected.isfinite() & real.unsqueeze(-1)
             difference, size = (t.masked_fill(~counts, 0).abs().amax(-1) for t in (computed - expected, expected))

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnviz.core.attention import BLOCK, attend, attention_output, attention_weights, window
-from attnviz.core.edits import Donor, Edits, Site, donors, enters, overlaid, with_rows
+from attnviz.core.edits import Donor, Edits, Site, donors, enters, overlay, with_rows
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.masks.base import Wrapper
@@ -30,7 +30,7 @@ class Tap:
     Attributes:
         steps: recorded steps, in the order of the calls.
         attention: weights per site, (B, H, Q, K), in the autograd graph; kept by `GradientTap` only.
-        remakes: whether linear attention answers with weights @ value even if no edit acts on it, to test its maps.
+        remakes: whether linear attention always returns weights @ value, also without edits, to test its maps.
     """
 
     attention: dict[Site, Tensor] | None = None
@@ -42,7 +42,7 @@ class Tap:
         self._entered: dict[Site, Tensor] = {}
 
     def enter(self, x: Tensor, *, site: Site) -> Tensor:
-        """Replace the parts of a layer's input, (B, n, d_model), that come from another text; keeps it if requested."""
+        """Replace the parts of a layer's input, (B, n, d_model), taken from another text; record it if requested."""
         for donor in donors(self.edits, site):
             x = donor.put("stream", x)
         if site in enters(self.edits):
@@ -90,7 +90,7 @@ class Tap:
             output = weights @ value
         else:
             output = attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)
-        return silence(overlaid(output, taken), off, alone)
+        return silence(overlay(output, taken), off, alone)
 
     def mix(
         self,
@@ -132,7 +132,7 @@ class Tap:
             tell(1.0)
         if self.keep:
             self.steps.append(replace(step, logsumexp=sums, entered=self._entered.get(site)))
-        return silence(overlaid(output, taken), off, alone)
+        return silence(overlay(output, taken), off, alone)
 
     def _check_linear(self, site: Site, sources: list[Donor]) -> None:
         """Raise InputError if an edit cannot act on linear attention."""
@@ -172,9 +172,9 @@ class Tap:
             output = self.mix(None, step.query, key, value, step.linear, site=step.site, mask=mask)
         else:
             output = self.attend(step.query, key, value, site=step.site, mask=mask, scoring=scoring, sinks=sinks)
-        own, off = self.steps[-1], self.steps[-1].heads_off | step.heads_off
-        self.steps[-1] = replace(own, heads_off=off, name=step.name, off_alone=step.off_alone, taken=step.taken)
-        return silence(overlaid(output, step.taken), off, step.off_alone)
+        repeated, off = self.steps[-1], self.steps[-1].heads_off | step.heads_off
+        self.steps[-1] = replace(repeated, heads_off=off, name=step.name, off_alone=step.off_alone, taken=step.taken)
+        return silence(overlay(output, step.taken), off, step.off_alone)
 
     def weights(
         self,
@@ -201,12 +201,12 @@ class Tap:
         scoring: Scoring,
         sinks: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring]:
-        """Apply the edits to mask and scoring and append the sink as a key; gives key, value, mask and scoring."""
-        own, edit = mask if self.edits.own_mask else None, self.edits.mask_at(site.kind)
-        if own is None or edit is None:
-            mask = edit if own is None else own
+        """Apply the edits to mask and scoring, append the sink as a key, and return key, value, mask and scoring."""
+        original, edit = mask if self.edits.own_mask else None, self.edits.mask_at(site.kind)
+        if original is None or edit is None:
+            mask = edit if original is None else original
         else:
-            mask = own & (edit if isinstance(own, Mask) else edit.tensor(query.shape[2], key.shape[2]))
+            mask = original & (edit if isinstance(original, Mask) else edit.tensor(query.shape[2], key.shape[2]))
         scoring = self.edits.at(site, scoring)
         scoring.check((*query.shape[:3], key.shape[2]))
         if scoring.scale is None:
@@ -232,7 +232,7 @@ def silence(output: Tensor, heads_off: frozenset[int], alone: tuple[frozenset[in
 
 @dataclass(frozen=True)
 class BiasBesideSink(Bias):
-    """A bias for the keys before a sink; the bias of the sink is 0."""
+    """A bias for the keys before a sink, whose own bias is 0; `sink` is its index, so there are as many other keys."""
 
     bias: Bias
     sink: int
@@ -249,7 +249,7 @@ class BiasBesideSink(Bias):
 
 @dataclass(frozen=True)
 class MaskBesideSink(Wrapper):
-    """A mask extended by one key, the sink, to which every query may attend."""
+    """A mask extended by one key, the sink, to which every query may attend; `sink` is the index of that key."""
 
     sink: int
 
@@ -267,7 +267,7 @@ class MaskBesideSink(Wrapper):
 def _with_sink(
     key: Tensor, value: Tensor, mask: Tensor | Mask | None, scoring: Scoring, sinks: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring]:
-    """Append the sink, a zero key and value with a bias as its score; gives key, value, mask and scoring."""
+    """Append the sink, a zero key and value with a bias as its score; return key, value, mask and scoring."""
     keys, heads = key.shape[2], key.shape[1]
     if isinstance(mask, Mask):
         mask = MaskBesideSink(mask, keys)
@@ -282,7 +282,7 @@ def _with_sink(
 
 
 def _without_sink(step: Step) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring, Tensor]:
-    """Undo `_with_sink`; gives key, value, mask, scoring and sinks."""
+    """Undo `_with_sink`; return key, value, mask, scoring and sinks."""
     keys, (*biases, sink) = step.shape[3] - 1, step.scoring.bias
     bias = (part.bias if isinstance(part, BiasBesideSink) else part[..., :keys] for part in biases)
     mask = step.mask

@@ -47,7 +47,7 @@ CLOSING = "\"')]}»”’」』"
 
 
 def begins_sentence(before: Token, token: Token, text: str) -> bool:
-    """Whether a sentence begins at a token, given the token before it; a plain rule, without a dictionary.
+    """Whether a sentence begins at a token, given the token before; a rule without a list of abbreviations.
 
     A sentence begins where the role changes, after a line break, after 。！？, and after . ! ? … followed by a space,
     so also after "Mr. ".
@@ -102,9 +102,9 @@ class Sentence:
 
 def occurrences(text: str, tokens: Sequence[Token], pattern: str) -> Iterator[tuple[int, int, re.Match]]:
     """Find a pattern in a text, ignoring case; yield each match with its tokens: first, end, match."""
-    begins = {token.start: i for i, token in reversed([*enumerate(tokens)]) if not token.special and token.text}
-    starts = sorted(begins)
+    token_at = {token.start: i for i, token in reversed([*enumerate(tokens)]) if not token.special and token.text}
+    starts = sorted(token_at)
     for match in re.finditer(pattern, text, re.IGNORECASE):
         first, end = bisect_right(starts, match.start()) - 1, bisect_left(starts, match.end())
         if first >= 0:
-            yield begins[starts[first]], begins[starts[max(first, end - 1)]] + 1, match
+            yield token_at[starts[first]], token_at[starts[max(first, end - 1)]] + 1, match

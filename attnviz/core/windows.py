@@ -63,7 +63,7 @@ class WindowGrid:
         places = self.places
         return self.mask.allows(places[:, :, None], places[:, None, :], torch.zeros(1, 1, 1, dtype=torch.int64))
 
-    def apart(self, mask: Tensor | None, bias: Tensor | None, batch: int) -> tuple[Tensor, Tensor] | None:
+    def split_mask(self, mask: Tensor | None, bias: Tensor | None, batch: int) -> tuple[Tensor, Tensor] | None:
         """Split what a model adds to the scores into the mask of rolled windows and the bias that all windows share.
 
         Args:
@@ -100,16 +100,16 @@ class WindowGrid:
             edits = replace(edits, each_off=tuple(off for off in edits.each_off for _ in range(self.count)))
         return edits
 
-    def joined(self, step: Step, edits: Edits) -> Step:
+    def join(self, step: Step, edits: Edits) -> Step:
         """Convert a step of windows to a step of the padded picture, (B, H, N, N), with the same edits."""
         order = self.places.flatten().argsort()
 
-        def whole(vectors: Tensor) -> Tensor:
+        def join_windows(vectors: Tensor) -> Tensor:
             windows_last = vectors.unflatten(0, (-1, self.count)).transpose(1, 2)
             return windows_last.flatten(2, 3)[:, :, order].contiguous()
 
         names = ("query", "key", "value", "logsumexp")
-        tensors = {name: whole(getattr(step, name)) for name in names}
+        tensors = {name: join_windows(getattr(step, name)) for name in names}
         mask, edit = self.mask, edits.mask_at(step.site.kind)
         bias = tuple(WindowBias(mask, table[0]) for table in step.scoring.bias)
         if self.count == 1 and bool(self.open_cells.all()):

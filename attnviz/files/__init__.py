@@ -134,10 +134,10 @@ def _unpack_record(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | 
     start = file.read(8)
     length = int.from_bytes(start, "little")
     try:
-        text = file.read(length) if length <= MOST_HEADER else b""
+        text = file.read(length) if length <= MOST_HEADER else b""  # a longer header is not read
         header = json.loads(json.loads(text)["__metadata__"][HEADER])
         version = header["version"]
-    except (ValueError, KeyError, TypeError, RecursionError):  # so most of a large file is not read
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise InputError(f"{name} is not a file that attnviz.save wrote, or it is cut short.") from None
     if not isinstance(version, int) or version > VERSION:
         problem = f"{name} was written by a later attnviz (format {version!s:.20}; this one reads up to {VERSION})"
@@ -150,7 +150,7 @@ def _unpack_record(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | 
         raise InputError(f"{name} is damaged: its numbers are not those that were saved.")
     try:
         if "patches" in header:
-            raise InputError("its picture is stored as by attnviz 0.2. Make the record again with this version.")
+            raise InputError("its picture has the format of attnviz 0.2. Make the record again with this version.")
         record = unpack(Record, header, Store(tensors))
         check_fits(record)
     except AttnvizError as error:

@@ -97,7 +97,7 @@ def read_picture(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
 
 
 def _convert(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
-    """Check the size of an image and decode it; returns one sentence per change. Errors begin with `what`."""
+    """Check the size of an image and decode it; return one sentence per change. Error messages begin with `what`."""
     width, height = image.size
     sizes, most = f"{what} has {width:,} x {height:,} pixels", MOST_SIDE // LEAST_SIDE
     if width * height > MOST_PIXELS:

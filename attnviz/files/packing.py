@@ -177,7 +177,7 @@ def _fields(kind: type, values: dict[str, Any], store: Store) -> dict[str, Any]:
 
 
 def _picture(values: list, store: Store) -> Picture:
-    """Convert [tensor of pixels, seconds] to a picture, checked."""
+    """Convert [name of the pixel tensor, seconds] to a picture, and check its size and type."""
     pixels, seconds = store.get(values[0]), float(values[1])
     small = pixels.dim() == 3 and max(pixels.shape[:2]) <= SIDE and pixels.numel() > 0
     _check(small and pixels.shape[2] == 3 and pixels.dtype is torch.uint8, "a picture has a wrong shape or type")
@@ -186,7 +186,7 @@ def _picture(values: list, store: Store) -> Picture:
 
 
 def _sentence(values: dict[str, Any], store: Store) -> Sentence:
-    """Convert a JSON object to a sentence, checked; the boxes of its tokens are a separate entry."""
+    """Convert a JSON object, with the boxes of the tokens as an extra entry, to a sentence, and check its numbers."""
     sentence = Sentence(**_fields(Sentence, values, store))
     if values.get("boxes"):
         boxes = unpack(tuple[Box | None, ...], values["boxes"], store, "boxes")
@@ -242,6 +242,7 @@ def _sink(value: Any, store: Store) -> int:
 
 
 def _edits(values: dict[str, Any], store: Store) -> Edits:
+    """Convert a JSON object to edits."""
     kind = Resolved if "each_off" in values else Edits
     return kind(**{name: unpack(_hints(kind)[name], value, store, name) for name, value in values.items()})
 
@@ -256,7 +257,7 @@ def check_fits(record: Record) -> None:
     Raises:
         InputError: if two parts do not fit, with the reason.
     """
-    batch, read = len(record.sentences), record.read
+    batch, texts = len(record.sentences), record.read
     _check(batch > 0 and len(record.targets) in (0, batch), "it has no texts")
     _check(0 < len(record.steps) == len(set(record.sites)), "it has no attention, or a layer twice")
     lengths = {len(sentence.tokens) for sentence in record.sentences}
@@ -264,7 +265,7 @@ def check_fits(record: Record) -> None:
     _check(record.precision in ("", *PRECISIONS), "the precision of its numbers is unknown")
     _check(all(len(end) == batch for ends in record.own_texts.values() for end in ends), "a layer has other texts")
     labels = record.labels
-    _check(labels is None or labels[1].shape == (len(read), len(labels[0])), "its labels do not fit its texts")
+    _check(labels is None or labels[1].shape == (len(texts), len(labels[0])), "its labels do not fit its texts")
     for step in record.steps:
         b, heads, queries, width = step.query.shape
         keys, taken, mask = step.key.shape[2], step.taken, step.mask
@@ -285,13 +286,13 @@ def check_fits(record: Record) -> None:
         _check(bool(sinks) or not step.has_sink, "a sink has no score")
     if (prediction := record.prediction) is None:
         return
-    length, count, shape = len(read[0].tokens), len(prediction.vocabulary), prediction.logits.shape
-    fits = shape[0] == len(read) and shape[1] >= length and shape[2] == count > 0
+    length, count, shape = len(texts[0].tokens), len(prediction.vocabulary), prediction.logits.shape
+    fits = shape[0] == len(texts) and shape[1] >= length and shape[2] == count > 0
     _check(fits and prediction.others >= 0, "the words of its prediction do not fit the logits")
     blanks = prediction.blanks
-    inside = blanks is None or (len(blanks) == len(read) and all(0 <= n < length for row in blanks for n in row))
+    inside = blanks is None or (len(blanks) == len(texts) and all(0 <= n < length for row in blanks for n in row))
     inside = inside and (blanks is not None or not prediction.classes)
-    _check(inside and len(prediction.written) in (0, len(read)), "its prediction does not fit its texts")
+    _check(inside and len(prediction.written) in (0, len(texts)), "its prediction does not fit its texts")
     _check(len(prediction.cut) in (0, len(prediction.written)), "the list of cut texts does not fit the written texts")
     _check(all(0 <= id < count for id in prediction.special), "its special tokens are not in its vocabulary")
 

@@ -28,7 +28,7 @@ def ideals(ids: Tensor) -> dict[Head, tuple[str, str, Tensor]]:
     previous, second = _add_first(probe.back(ids), ids), _add_first(probe.back(ids, 2), ids)
     same = "every earlier place of the same token, and its own, evenly"
     follows = "what came right after earlier places of the same token; else the first token"
-    alike = "tokens that come after the same token as this one does, itself among them, evenly"
+    same_previous = "tokens that come after the same token as this one does, itself among them, evenly"
     return {
         (lower, 0): ("previous token", "the token just before", previous),
         (lower, 1): ("first token", "the first token", probe.first(ids)),
@@ -37,7 +37,7 @@ def ideals(ids: Tensor) -> dict[Head, tuple[str, str, Tensor]]:
         (upper, 0): ("induction", follows, _add_first(probe.after_same(ids), ids)),
         (upper, 1): ("itself", "the token itself", probe.back(ids, 0)),
         (upper, 2): ("token two before", "the token two before", second),
-        (upper, 3): ("same previous token", alike, probe.same_before(ids)),
+        (upper, 3): ("same previous token", same_previous, probe.same_before(ids)),
     }
 
 

@@ -52,6 +52,7 @@ def draw(generator: Random) -> Repetition:
     """Draw a text. It uses only `Random.random`, whose numbers are the same in every Python version."""
 
     def number(least: int, most: int) -> int:
+        """Draw an integer from `least` to `most`."""
         return least + int(generator.random() * (most + 1 - least))
 
     def word() -> str:
@@ -82,8 +83,8 @@ def tensors(texts: list[Repetition]) -> tuple[Tensor, Tensor]:
     return torch.cat([starts, words[:, :-1]], 1), words.masked_fill(words == VOCABULARY.names.index(UNK), -100)
 
 
-def foretold(texts: list[Repetition]) -> Tensor:
-    """Mark positions whose word occurred one period earlier, so that the next word is known: boolean, (B, LONGEST)."""
+def repeated_positions(texts: list[Repetition]) -> Tensor:
+    """Mark the positions whose next word repeats the word one period earlier, boolean, (B, LONGEST)."""
     start = torch.tensor([text.opening + text.period + 1 for text in texts])
     return torch.arange(LONGEST) >= start.unsqueeze(1)
 
@@ -91,18 +92,18 @@ def foretold(texts: list[Repetition]) -> Tensor:
 def loss(model: nn.Module, generator: Random) -> Tensor:
     """Compute the loss of the next word: weight 1 where a repeated passage predicts it, BLIND elsewhere."""
     texts = sample(generator, BATCH, held_out=False)
-    read, after = tensors(texts)
-    losses = cross_entropy(model(read)[1].flatten(0, 1), after.flatten(), reduction="none")
-    weight = torch.where(foretold(texts), 1.0, BLIND).flatten()
+    inputs, after = tensors(texts)
+    losses = cross_entropy(model(inputs)[1].flatten(0, 1), after.flatten(), reduction="none")
+    weight = torch.where(repeated_positions(texts), 1.0, BLIND).flatten()
     return (losses * weight).sum() / weight.sum()
 
 
 @torch.inference_mode()
 def accuracy(model: nn.Module, texts: list[Repetition], edits: Edits = Edits()) -> float:
     """Measure the accuracy on words that a repeated passage predicts."""
-    read, after = tensors(texts)
-    counted = foretold(texts) & (after >= 0)
-    guesses = model(read, tap=Tap(edits, keep=False))[1].argmax(-1)
+    inputs, after = tensors(texts)
+    counted = repeated_positions(texts) & (after >= 0)
+    guesses = model(inputs, tap=Tap(edits, keep=False))[1].argmax(-1)
     return float((guesses == after)[counted].float().mean())
 
 
@@ -130,13 +131,13 @@ ROLES = {
 
 
 @torch.inference_mode()
-def looks(model: nn.Module, texts: list[Repetition], edits: Edits = Edits()) -> dict[Head, dict[str, Look]]:
+def measure_heads(model: nn.Module, texts: list[Repetition], edits: Edits = Edits()) -> dict[Head, dict[str, Look]]:
     """Measure the attention of each head towards the patterns of ROLES."""
-    read, tap = tensors(texts)[0], Tap(edits)
-    model(read, tap=tap)
-    again = probe.after_same(read) & foretold(texts).unsqueeze(2)
-    patterns = {"previous": probe.back(read), "induction": again, "two before": probe.back(read, 2)}
-    return probe.looks(tap.steps, {"decoder": patterns})
+    inputs, tap = tensors(texts)[0], Tap(edits)
+    model(inputs, tap=tap)
+    again = probe.after_same(inputs) & repeated_positions(texts).unsqueeze(2)
+    patterns = {"previous": probe.back(inputs), "induction": again, "two before": probe.back(inputs, 2)}
+    return probe.measure_heads(tap.steps, {"decoder": patterns})
 
 
 def best(measured: dict[Head, dict[str, Look]], role: str) -> Head:
@@ -147,13 +148,14 @@ def best(measured: dict[Head, dict[str, Look]], role: str) -> Head:
 def card(number: int) -> dict[str, Any]:
     """Measure the shipped model on `number` held-out texts, and make its card."""
     model, texts = trained.load(RECIPE.name), sample(Random(2), number, held_out=True)
-    measured = looks(model, texts)
+    measured = measure_heads(model, texts)
 
-    def right(*heads: Head) -> float:
+    def accuracy_off(*heads: Head) -> float:
+        """Measure the accuracy with heads off."""
         return accuracy(model, texts, Edits(heads_off=heads))
 
     previous, induction = best(measured, "previous"), best(measured, "induction")
-    blind = looks(model, texts, Edits(heads_off={previous}))[induction]["induction"].weight
+    blind = measure_heads(model, texts, Edits(heads_off={previous}))[induction]["induction"].weight
     upper = [head for head in measured if head[0] == induction[0]]
     guesses = "words of a passage said again that are guessed right"
     target = "weight of the induction head on what came after the same word before"
@@ -162,14 +164,14 @@ def card(number: int) -> dict[str, Any]:
         opens=induction,
         sizes={"words": len(VOCABULARY.words), "longest text, in tokens": LONGEST, **probe.sizes(model)},
         measured=[
-            (guesses, right(), 0.95),
+            (guesses, accuracy_off(), 0.95),
             (target, measured[induction]["induction"].weight, 0.9),
             ("weight of the previous-token head on the word just before", measured[previous]["previous"].weight, 0.9),
             (f"{target}, with the previous-token head off", blind, None),
-            (f"{guesses} with all induction heads off", right(*upper), None),
+            (f"{guesses} with all induction heads off", accuracy_off(*upper), None),
         ],
         findings=probe.findings(
-            measured, ROLES, right, texts=f"{number:,} held-out texts", answers="words said again", by="shares"
+            measured, ROLES, accuracy_off, texts=f"{number:,} held-out texts", answers="words said again", by="shares"
         ),
         steps=RECIPE.steps,
     )

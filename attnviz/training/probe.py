@@ -41,7 +41,7 @@ class Look:
     even: float
 
 
-def look(weights: Tensor, pattern: Tensor, allowed: Tensor) -> Look:
+def measure_head(weights: Tensor, pattern: Tensor, allowed: Tensor) -> Look:
     """Measure the (B, Q, K) weights of a head against a pattern; `allowed` is the mask, of the same shape."""
     counted = pattern.any(-1)
     largest = pattern.gather(-1, weights.argmax(-1, keepdim=True)).squeeze(-1)
@@ -51,7 +51,7 @@ def look(weights: Tensor, pattern: Tensor, allowed: Tensor) -> Look:
     return Look(int(counted.sum()), rate, weight, chance)
 
 
-def looks(steps: Iterable[Step], patterns: dict[str, dict[str, Tensor]]) -> dict[Head, dict[str, Look]]:
+def measure_heads(steps: Iterable[Step], patterns: dict[str, dict[str, Tensor]]) -> dict[Head, dict[str, Look]]:
     """Measure all heads of a run against the patterns for their kind of attention: by head, then by name of pattern."""
     measured = {}
     for step in steps:
@@ -60,7 +60,7 @@ def looks(steps: Iterable[Step], patterns: dict[str, dict[str, Tensor]]) -> dict
         for head in range(step.num_heads):
             weights = weights_of(step, head)
             named = patterns.get(step.site.kind, {})
-            measured[step.site, head] = {name: look(weights, part, allowed) for name, part in named.items()}
+            measured[step.site, head] = {name: measure_head(weights, part, allowed) for name, part in named.items()}
     return measured
 
 
@@ -69,7 +69,7 @@ def weights_of(step: Step, head: int) -> Tensor:
     return torch.stack([step.weights(head, sentence=sentence) for sentence in range(step.shape[0])])
 
 
-def marked(shape: tuple[int, int, int], cells: Iterable[tuple[int, int, Iterable[int]]]) -> Tensor:
+def pattern_of(shape: tuple[int, int, int], cells: Iterable[tuple[int, int, Iterable[int]]]) -> Tensor:
     """Build a pattern from triples of sentence, row and keys."""
     pattern = torch.zeros(shape, dtype=torch.bool)
     for sentence, row, keys in cells:
@@ -130,7 +130,7 @@ class Role:
 
     Attributes:
         name: keys that a head with this role attends to, in a few words without a comma.
-        does: behavior as a clause that begins with "looks".
+        does: description of the behavior, a clause that begins with "looks".
         rows: noun for the rows in which the behavior is measured.
         next: words whose prediction shows the behavior, separated by spaces; empty if rows are chosen otherwise.
     """
@@ -144,7 +144,7 @@ class Role:
 def findings(
     measured: dict[Head, dict[str, Look]],
     roles: dict[str, Role],
-    right: Callable[..., float],
+    accuracy: Callable[..., float],
     *,
     texts: str,
     answers: str,
@@ -154,15 +154,15 @@ def findings(
 
     Args:
         measured: attention of each head to the pattern of each role.
-        right: function that returns the share of correct answers with the given heads off.
+        accuracy: function that returns the share of correct answers with the given heads off.
         texts: number and kind of texts: "2,000 held-out texts".
         answers: noun for the answers that can be correct or wrong.
         by: number to show first: "rates", of rows with their largest weight in the pattern, or "shares" of weight.
     """
-    cards, complete = [], right()
+    cards, complete = [], accuracy()
     for head, named in measured.items():
         matching = {name: part for name, part in named.items() if part.rate >= RATE and part.weight >= WEIGHT}
-        without = right(head) if matching else complete
+        without = accuracy(head) if matching else complete
         for name, part in sorted(matching.items(), key=lambda item: -item[1].rate):
             role, first = roles[name], part.rate if by == "rates" else part.weight
             evidence = (

@@ -207,14 +207,14 @@ def pictures(seed: int, number: int) -> tuple[Scenes, Tensor]:
 
 def loss(model: nn.Module, generator: Random) -> Tensor:
     """Compute the cross-entropy of the labels for a batch of new pictures."""
-    batch, read = pictures(generator.getrandbits(62), BATCH)
-    return cross_entropy(model(pixel_values=read).logits, batch.label)
+    batch, pixels = pictures(generator.getrandbits(62), BATCH)
+    return cross_entropy(model(pixel_values=pixels).logits, batch.label)
 
 
 def accuracy(model: nn.Module) -> float:
     """Measure the accuracy on 500 held-out pictures."""
-    batch, read = pictures(1, 500)
-    return float((model(pixel_values=read).logits.argmax(-1) == batch.label).float().mean())
+    batch, pixels = pictures(1, 500)
+    return float((model(pixel_values=pixels).logits.argmax(-1) == batch.label).float().mean())
 
 
 def load() -> ViTForImageClassification:
@@ -267,6 +267,7 @@ def off(model: nn.Module, *heads: Head, rows: slice = slice(None)) -> Iterator[N
         projection = model.vit.layers[site.layer].attention.o_proj
 
         def zero(_, inputs: tuple[Tensor], head: int = head) -> Tensor:
+            """Forward pre-hook of W_O: set the part of its input that is the output of a head to zero."""
             outputs = inputs[0].unflatten(-1, (HEADS, -1)).clone()
             outputs[:, rows, head] = 0
             return outputs.flatten(-2)
@@ -280,10 +281,12 @@ def off(model: nn.Module, *heads: Head, rows: slice = slice(None)) -> Iterator[N
 
 
 @torch.inference_mode()
-def right(model: nn.Module, scenes: Scenes, read: Tensor, *heads: Head, rows: slice = slice(None)) -> dict[str, float]:
-    """Measure the accuracy for each of PARTS with heads off, at all tokens or only in some rows."""
+def accuracies(
+    model: nn.Module, scenes: Scenes, pixels: Tensor, *heads: Head, rows: slice = slice(None)
+) -> dict[str, float]:
+    """Measure the accuracy of each of PARTS, with the given heads off at all tokens or only in some rows."""
     with off(model, *heads, rows=rows):
-        predicted = torch.cat([model(pixel_values=part).logits.argmax(-1) for part in read.split(250)])
+        predicted = torch.cat([model(pixel_values=part).logits.argmax(-1) for part in pixels.split(250)])
     shapes, relations = len(SHAPES), len(RELATIONS)
     equal = (
         predicted == scenes.label,
@@ -306,12 +309,13 @@ def regions(scenes: Scenes, side: int, patch: int) -> Tensor:
 
 
 @torch.inference_mode()
-def looks(model: nn.Module, scenes: Scenes, read: Tensor) -> dict[Head, dict[str, Look]]:
+def measure_heads(model: nn.Module, scenes: Scenes, pixels: Tensor) -> dict[Head, dict[str, Look]]:
     """Measure the attention of each head to the patterns of ROLES; the model must return its weights."""
     red, blue, *_ = regions(scenes, SIDE, PATCH)
     cls = torch.arange(red.shape[1]) == 0
 
     def between(queries: Tensor, keys: Tensor) -> Tensor:
+        """Mark the cells of some queries and keys, boolean (B, Q, K)."""
         return queries.unsqueeze(-1) & keys.unsqueeze(-2)
 
     patterns = {
@@ -320,31 +324,31 @@ def looks(model: nn.Module, scenes: Scenes, read: Tensor) -> dict[Head, dict[str
         "same shape": between(red, red) | between(blue, blue),
         "other shape": between(red, blue) | between(blue, red),
     }
-    parts = [model(pixel_values=part, output_attentions=True).attentions for part in read.split(250)]
+    parts = [model(pixel_values=part, output_attentions=True).attentions for part in pixels.split(250)]
     allowed, measured = torch.ones_like(patterns["same shape"]), {}
     for i, layer in enumerate(zip(*parts, strict=True)):
         for head, weights in enumerate(torch.cat(layer).unbind(1)):
-            named = {name: probe.look(weights, pattern, allowed) for name, pattern in patterns.items()}
+            named = {name: probe.measure_head(weights, pattern, allowed) for name, pattern in patterns.items()}
             measured[Site("encoder", i), head] = named
     return measured
 
 
 def card(number: int) -> dict[str, Any]:
     """Measure the shipped model on `number` held-out pictures, for its card."""
-    model, (batch, read) = load(), pictures(HELD_OUT, number)
-    measured, accuracies = looks(model, batch, read), right(model, batch, read)
+    model, (batch, pixels) = load(), pictures(HELD_OUT, number)
+    measured, with_all_heads = measure_heads(model, batch, pixels), accuracies(model, batch, pixels)
     texts = f"{number:,} held-out pictures"
 
     def sentences(*heads: Head) -> float:
-        return right(model, batch, read, *heads)["sentence"]
+        return accuracies(model, batch, pixels, *heads)["sentence"]
 
     findings = probe.findings(measured, ROLES, sentences, texts=texts, answers="sentences", by="shares")
-    rows = [(f"{part}s right, of {texts}", share, GOAL) for part, share in accuracies.items()]
+    rows = [(f"{part}s right, of {texts}", share, GOAL) for part, share in with_all_heads.items()]
     for color in ("red", "blue"):
         matching = [finding for finding in findings if finding["role"] == f"{color} shape"]
         heads = [(Site("encoder", finding["layer"]), finding["heads"][0]) for finding in matching]
-        shares = right(model, batch, read, *heads, rows=CLS)
-        ending = f"s right with the heads that look at the {color} shape off at [CLS]"
+        shares = accuracies(model, batch, pixels, *heads, rows=CLS)
+        ending = f"s right with the heads that look at the {color} shape switched off at [CLS]"
         rows += [(f"{part}{ending}", share, None) for part, share in shares.items()]
     sizes = {
         "sentences": len(CLASSES),

@@ -64,11 +64,11 @@ def cases(kind: str, number: int) -> list[Case]:
 def correct(model: nn.Module, tested: list[Case], edits: Edits = Edits()) -> float:
     """Measure the share of tested words that are more probable than all their wrong alternatives."""
     logits = model(tensors([story for story, _ in tested])[0], tap=Tap(edits, keep=False))[1]
-    right = 0
+    num_correct = 0
     for row, (story, test) in zip(logits, tested, strict=True):
         word, *wrong = row[test.position][VOCABULARY.ids((story.words[test.position], *test.wrong))].tolist()
-        right += word > max(wrong)
-    return right / len(tested)
+        num_correct += word > max(wrong)
+    return num_correct / len(tested)
 
 
 CONFIG = Config(len(VOCABULARY), d_model=128, num_heads=2, num_layers=2, d_ff=256, longest=64)
@@ -116,9 +116,9 @@ def cells(kind: str, story: Story, test: HardWord) -> dict[str, tuple[int, tuple
     if kind == "pronoun":
         return {kind: (test.position, test.source)}
     if kind == "name":
-        begins = test.position - len(test.opening.split())
+        start = test.position - len(test.opening.split())
         named = {name.word for name in NAMES}
-        second = [i for i in range(begins, words.index(".", begins)) if words[i] in named][1]
+        second = [i for i in range(start, words.index(".", start)) if words[i] in named][1]
         return {kind: (test.position, (second,))}
     rows = {kind: (test.position, test.source)}
     articles = [position for position in range(last + 2, test.position) if words[position] == "the"]
@@ -128,41 +128,41 @@ def cells(kind: str, story: Story, test: HardWord) -> dict[str, tuple[int, tuple
 
 
 @torch.inference_mode()
-def looks(model: LanguageModel, kind: str, tested: list[Case]) -> dict[Head, dict[str, Look]]:
+def measure_heads(model: LanguageModel, kind: str, tested: list[Case]) -> dict[Head, dict[str, Look]]:
     """Measure the attention of each head at tested words of a kind, by the names of ROLES."""
-    read, tap = tensors([story for story, _ in tested])[0], Tap()
-    model(read, tap=tap)
+    inputs, tap = tensors([story for story, _ in tested])[0], Tap()
+    model(inputs, tap=tap)
     named: dict[str, list[tuple[int, int, list[int]]]] = {}
     for sentence, (story, test) in enumerate(tested):
         for name, (row, positions) in cells(kind, story, test).items():
             named.setdefault(name, []).append((sentence, row, [position + 1 for position in positions]))
-    patterns = {name: probe.marked((*read.shape, read.shape[1]), rows) for name, rows in named.items()}
-    return probe.looks(tap.steps, {"decoder": patterns})
+    patterns = {name: probe.pattern_of((*inputs.shape, inputs.shape[1]), rows) for name, rows in named.items()}
+    return probe.measure_heads(tap.steps, {"decoder": patterns})
 
 
 def correct_by_pairs(tested: list[Case], count: int = 20_000) -> float:
     """Measure the accuracy of predictions from the previous word alone, by counts of pairs in training stories."""
     counted = islice(stories(Random(COUNTED), held_out=False), count)
     pairs = Counter(pair for story in counted for pair in pairwise(("<sos>", *story.words, "<eos>")))
-    right = 0
+    num_correct = 0
     for story, test in tested:
         before, word = story.words[test.position - 1 : test.position + 1]
-        right += pairs[before, word] > max(pairs[before, wrong] for wrong in test.wrong)
-    return right / len(tested)
+        num_correct += pairs[before, word] > max(pairs[before, wrong] for wrong in test.wrong)
+    return num_correct / len(tested)
 
 
 def card(number: int) -> dict[str, Any]:
     """Measure the shipped model on `number` held-out words of each kind, and make its card."""
     model = trained.load(RECIPE.name)
     tested = {kind: cases(kind, number) for kind in KINDS}
-    where = {kind: looks(model, kind, tested[kind]) for kind in KINDS}
+    where = {kind: measure_heads(model, kind, tested[kind]) for kind in KINDS}
     heads = list(where["verb"])
     last = [head for head in heads if head[0] == heads[-1][0]]
 
-    def right(kind: str, *off: Head) -> float:
+    def accuracy(kind: str, *off: Head) -> float:
         return correct(model, tested[kind], Edits(heads_off=off))
 
-    without = {kind: {head: right(kind, head) for head in heads} for kind in KINDS}
+    without = {kind: {head: accuracy(kind, head) for head in heads} for kind in KINDS}
     needed = {kind: min(last, key=without[kind].__getitem__) for kind in KINDS}
     article = min(heads, key=lambda head: (head in last, without["verb"][head]))
     roles = [("verb", "verb", needed["verb"]), ("verb", "the", article)]
@@ -174,9 +174,9 @@ def card(number: int) -> dict[str, Any]:
         ("name", "names right where one of two must come again", None),
     ):
         measured += [
-            (f"{what}, in {number:,} held-out stories", right(kind), goal),
+            (f"{what}, in {number:,} held-out stories", accuracy(kind), goal),
             (f"{kind}s right if guessed from the word before alone", correct_by_pairs(tested[kind]), None),
-            (f"{kind}s right with every head of the last layer off", right(kind, *last), None),
+            (f"{kind}s right with every head of the last layer off", accuracy(kind, *last), None),
         ]
     findings = [
         finding
@@ -184,7 +184,7 @@ def card(number: int) -> dict[str, Any]:
         for finding in probe.findings(
             {head: {name: where[kind][head][name]}},
             ROLES,
-            partial(right, kind),
+            partial(accuracy, kind),
             texts=f"{number:,} held-out stories",
             answers=f"{kind}s",
         )

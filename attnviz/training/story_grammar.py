@@ -34,7 +34,7 @@ class Noun:
 
 @dataclass(frozen=True)
 class Verb:
-    """Forms of a verb: they sit, it sits, it sat, and they sat if that form differs."""
+    """Forms of a verb: (they) sit, (it) sits, (it) sat; and the past with "they" if it differs, as in "were"."""
 
     many: str
     single: str
@@ -62,6 +62,7 @@ def _verbs(text: str) -> tuple[Verb, ...]:
 
 
 def _table(name: str) -> dict[str, list[str]]:
+    """Split each text of a table into words."""
     return {key: text.split() for key, text in _TABLES[name].items()}
 
 
@@ -134,11 +135,11 @@ class Story:
     @property
     def text(self) -> str:
         """The story in normal spelling."""
-        text, begins = "", True
+        text, starts_sentence = "", True
         for word in self.words:
             text += "" if not text or word in ".," else " "
-            text += word.capitalize() if begins or word in _NAMED else word
-            begins = word == "."
+            text += word.capitalize() if starts_sentence or word in _NAMED else word
+            starts_sentence = word == "."
         return text
 
 
@@ -156,7 +157,7 @@ class _Subject:
 
     noun: Noun
     source: tuple[int, ...]
-    begins: int
+    sentence_start: int
 
     @property
     def kind(self) -> str:
@@ -182,6 +183,7 @@ class Writer(Dice):
         self.past = past
 
     def say(self, *phrases: str) -> None:
+        """Append the words of phrases to the story."""
         self.words += [word for phrase in phrases for word in phrase.split()]
 
     def story(self) -> Story | None:
@@ -215,15 +217,15 @@ class Writer(Dice):
 
     def clause(self, subject: _Subject) -> None:
         """Write the pronoun of the subject and a predicate."""
-        right = subject.noun.pronoun
-        if self.misleading(subject).pronoun != right:
-            self.test("pronoun", tuple(pronoun for pronoun in PRONOUNS if pronoun != right), subject)
-        self.say(right)
+        correct = subject.noun.pronoun
+        if self.misleading(subject).pronoun != correct:
+            self.add_test("pronoun", tuple(pronoun for pronoun in PRONOUNS if pronoun != correct), subject)
+        self.say(correct)
         self.predicate(subject)
 
     def giving(self) -> _Subject:
         """Write about two people, one of whom gives something to the other, whose name is then repeated."""
-        begins, people = len(self.words), self.two_names()
+        sentence_start, people = len(self.words), self.two_names()
         together = self.chance(0.5)
         first = self.name(people[0])
         self.say("and" if together else MEET.form(False, self.past))
@@ -238,7 +240,7 @@ class Writer(Dice):
         self.noun_phrase(self.choose([noun for noun in NOUNS if noun.group == "things"]))
         self.say("to")
         wrong = tuple(name.word for name in NAMES if name != people[taker])
-        self.test("name", wrong, _Subject(people[taker], (sources[taker],), begins))
+        self.add_test("name", wrong, _Subject(people[taker], (sources[taker],), sentence_start))
         self.name(people[taker])
         if self.chance(0.5):
             self.say(self.choose(JOINS))
@@ -248,19 +250,19 @@ class Writer(Dice):
 
     def subject(self, noun: Noun | None = None, other: str | None = None) -> _Subject:
         """Write a subject; `other` is a pronoun that must not fit it."""
-        begins, kind = len(self.words), self.random()
+        sentence_start, kind = len(self.words), self.random()
         if noun is None and other != "they" and kind < 0.08:
             people = self.two_names()
             start = self.name(people[0])
             self.say("and")
-            return _Subject(Noun("", "they", "people"), (start, start + 1, self.name(people[1])), begins)
+            return _Subject(Noun("", "they", "people"), (start, start + 1, self.name(people[1])), sentence_start)
         if noun is None and kind < 0.38:
             noun = self.choose([name for name in NAMES if name.pronoun != other])
         if noun is not None:
-            return _Subject(noun, (self.name(noun),), begins)
+            return _Subject(noun, (self.name(noun),), sentence_start)
         pronoun = self.choose([pronoun for pronoun in _OFTEN if pronoun != other])
         noun = self.choose([noun for noun in NOUNS if noun.pronoun == pronoun])
-        subject = _Subject(noun, (self.noun_phrase(noun),), begins)
+        subject = _Subject(noun, (self.noun_phrase(noun),), sentence_start)
         if self.chance(0.65):
             self.modifier(subject)
         return subject
@@ -271,7 +273,7 @@ class Writer(Dice):
         if subject.noun.group != "people" and self.chance(0.2):
             self.say("that")
             people = [noun for noun in NOUNS if noun.plural == plural and noun.group == "people"]
-            self.either(self.choose([*people, *(() if plural else NAMES[::2])]))
+            self.name_or_phrase(self.choose([*people, *(() if plural else NAMES[::2])]))
             self.say(self.choose(DEEDS["people"]).form(plural, self.past))
         elif subject.kind in BELONGING and self.chance(0.65):
             preposition, *nouns = BELONGING[subject.kind]
@@ -344,27 +346,29 @@ class Writer(Dice):
         names, nouns = (
             [noun for noun in group if noun.pronoun == pronoun and noun.word not in before] for group in (NAMES, NOUNS)
         )
-        self.either(self.choose(names if names and self.chance(0.4) else nouns))
+        self.name_or_phrase(self.choose(names if names and self.chance(0.4) else nouns))
 
     def verb(self, verb: Verb, subject: _Subject) -> None:
         """Write a verb that agrees with the subject; it is tested if the noun before it has the other number."""
         plural = subject.noun.plural
-        right, wrong = verb.form(plural, self.past), verb.form(not plural, self.past)
-        if right != wrong and self.misleading(subject).plural != plural:
-            self.test("verb", (wrong,), subject)
-        self.say(right)
+        correct, wrong = verb.form(plural, self.past), verb.form(not plural, self.past)
+        if correct != wrong and self.misleading(subject).plural != plural:
+            self.add_test("verb", (wrong,), subject)
+        self.say(correct)
 
     def misleading(self, subject: _Subject) -> Noun:
-        """Find the noun nearest before; the subject's own noun if a word in between reveals its pronoun."""
+        """Return the last noun, which may mislead; the noun of the subject if a word since then reveals its pronoun."""
         position, noun = self.nouns[-1]
         is_nearer = position > subject.source[-1] and _CLUES.isdisjoint(self.words[subject.source[-1] :])
         return noun if is_nearer else subject.noun
 
-    def test(self, kind: str, wrong: tuple[str, ...], subject: _Subject) -> None:
-        opening = " ".join(self.words[subject.begins :])
+    def add_test(self, kind: str, wrong: tuple[str, ...], subject: _Subject) -> None:
+        """Mark the next word as tested; `wrong` are its wrong alternatives."""
+        opening = " ".join(self.words[subject.sentence_start :])
         self.tested.append(HardWord(kind, len(self.words), wrong, subject.source, opening))
 
-    def either(self, noun: Noun) -> int:
+    def name_or_phrase(self, noun: Noun) -> int:
+        """Write a name, or a noun with its article; return the position of the noun."""
         return self.name(noun) if noun.named else self.noun_phrase(noun)
 
     def noun_phrase(self, noun: Noun, *, definite: bool = True) -> int:

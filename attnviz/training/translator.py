@@ -40,18 +40,18 @@ def loss(model: nn.Module, generator: Random) -> Tensor:
     for ids in english:
         ids[:-1] = [UNKNOWN if generator.random() < FORGOTTEN else id for id in ids[:-1]]
     french = [FRENCH.ids(pair.french) for pair in pairs]
-    read, lengths = padded(english)
+    inputs, lengths = padded(english)
     before, before_lengths = padded([[START, *ids] for ids in french])
     after, _ = padded([[*ids, END] for ids in french])
-    _, logits = model.decode(before, model.encode(read, lengths), before_lengths, lengths)
+    _, logits = model.decode(before, model.encode(inputs, lengths), before_lengths, lengths)
     return cross_entropy(logits.flatten(0, 1), after.flatten(), ignore_index=NOTHING)
 
 
 @torch.inference_mode()
 def translate(model: EncoderDecoder, english: list[list[int]], edits: Edits = Edits()) -> list[tuple[str, ...]]:
     """Translate English ids into French words, with greedy decoding."""
-    read, lengths = padded(english)
-    memory = model.encode(read, lengths, tap=Tap(edits, keep=False))
+    inputs, lengths = padded(english)
+    memory = model.encode(inputs, lengths, tap=Tap(edits, keep=False))
     written = torch.full((len(english), 1), START)
     done = torch.zeros(len(english), dtype=torch.bool)
     while not done.all() and written.shape[1] < model.config.longest:
@@ -139,25 +139,25 @@ def cells(pair: Pair) -> dict[tuple[str, str], list[tuple[int, Iterable[int]]]]:
 
 
 @torch.inference_mode()
-def looks(model: EncoderDecoder, pairs: list[Pair]) -> dict[Head, dict[str, Look]]:
+def measure_heads(model: EncoderDecoder, pairs: list[Pair]) -> dict[Head, dict[str, Look]]:
     """Measure the attention of all heads, by the names of ROLES, while the decoder reads the correct French words."""
-    read, lengths = padded([read_ids(pair) for pair in pairs])
+    inputs, lengths = padded([read_ids(pair) for pair in pairs])
     before, before_lengths = padded([[START, *FRENCH.ids(pair.french)] for pair in pairs])
     tap = Tap()
-    model.decode(before, model.encode(read, lengths, tap=tap), before_lengths, lengths, tap=tap)
+    model.decode(before, model.encode(inputs, lengths, tap=tap), before_lengths, lengths, tap=tap)
     named = [cells(pair) for pair in pairs]
     patterns: dict[str, dict[str, Tensor]] = {"encoder": {}, "cross": {}}
     for kind, role in named[0]:
         rows = ((sentence, *cell) for sentence, places in enumerate(named) for cell in places[kind, role])
-        queries = read.shape[1] if kind == "encoder" else before.shape[1]
-        patterns[kind][role] = probe.marked((len(pairs), queries, read.shape[1]), rows)
-    return probe.looks(tap.steps, patterns)
+        queries = inputs.shape[1] if kind == "encoder" else before.shape[1]
+        patterns[kind][role] = probe.pattern_of((len(pairs), queries, inputs.shape[1]), rows)
+    return probe.measure_heads(tap.steps, patterns)
 
 
 def card(number: int) -> dict[str, Any]:
     """Measure the shipped model on `number` held-out sentences, and make its card."""
     model, pairs = trained.load(RECIPE.name), held_out_pairs(number, SEED)
-    measured, ablated = looks(model, pairs), pairs[:ABLATED]
+    measured, ablated = measure_heads(model, pairs), pairs[:ABLATED]
     cross = [head for head in measured if head[0].kind == "cross"]
     opens = max(cross, key=lambda head: measured[head]["alignment"].rate)
     aligned, name = measured[opens]["alignment"], f"{opens[0]} head {opens[1]}"
@@ -172,7 +172,7 @@ def card(number: int) -> dict[str, Any]:
             (f"of {number:,} held-out sentences translated right in every word", exact(model, pairs), EXACT),
             (f"of the French words: {name} looks most at an English word that is translated", aligned.rate, ALIGNED),
             ("the same for a head that picks a position by chance", aligned.even, None),
-            ("of the pronouns after because or but: any head looks most at the noun", referring, None),
+            ("of the pronouns after because or but: the best head looks most at the noun", referring, None),
             (f"of {len(ablated):,} sentences translated right with {name} off", exact(model, ablated, opens), None),
             (f"of them with all heads of {opens[0]} off", exact(model, ablated, *layer), None),
         ],

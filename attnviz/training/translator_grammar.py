@@ -143,7 +143,7 @@ def noun_phrase(
         parts.append(say(determiner, article, "article"))
     if number:
         parts.append(say(number, words.NUMBERS[number], "number"))
-    described = [(word, say(word.english, word.agreed(noun.gender, plural), "adjective")) for word in adjectives]
+    described = [(word, say(word.english, word.form(noun.gender, plural), "adjective")) for word in adjectives]
     head = say(noun.english[plural], noun.french[plural], "noun")
     english = [word for part in (*parts, *(part for _, part in described), head) for word in part.english]
     if english[0].text == "a" and english[1].text[0] in "aeiou":
@@ -180,19 +180,19 @@ def verb_phrase(verb: Verb, person: Person, manner: Manner) -> Phrase:
     helper, adverb, target = (tuple(map(Word, text.split())) for text in (auxiliary, manner.adverb, manner.object))
     meaning = tuple(map(Word, (*lead.split(), form, *verb.particle)))
     alone = manner.negation == "never" or (manner.negation == "not" and manner.tense != "can")
-    apart = (Word(manner.negation),) if alone else ()
+    denial = (Word(manner.negation),) if alone else ()
     pronouns = [Written(words.PRONOUNS[words.OBJECTS[word.text]][1], (word,), "pronoun") for word in target]
     if verb.helper == "se":
-        own = meaning[len(lead.split()) :]
-        pronouns = [Written(words.REFLEXIVES[person.form], own, "pronoun")]
+        source = meaning[len(lead.split()) :]
+        pronouns = [Written(words.REFLEXIVES[person.form], source, "pronoun")]
     finite, *rest = _french_forms(verb, person, manner.tense, helper, meaning)
     conjugated = [*pronouns, finite]
     if manner.tense in words.MODALS:  # pronouns stand before the infinitive
         conjugated, rest = [finite], [*pronouns, *rest]
     does = helper if alone and auxiliary in ("do", "does", "did") else ()
-    denies = apart or (helper if manner.negation else ())
+    denies = denial or (helper if manner.negation else ())
     adverbs = [Written(words.ADVERBS[word.text], (word,), "adverb") for word in adverb]
-    english = helper + apart + adverb + meaning + target
+    english = helper + denial + adverb + meaning + target
     return Phrase(english, (*negated(conjugated, manner.negation, does + denies), *adverbs, *rest))
 
 
@@ -237,7 +237,7 @@ def _french_forms(
         auxiliary, participle = words.HAVE[form], verb.participle
         if verb.helper:
             auxiliary = words.ETRE["present"][form]
-            participle = words.agreed(participle, person.gender, person.plural)
+            participle = words.agree(participle, person.gender, person.plural)
         return Written(auxiliary, every, "verb"), Written(participle, meaning, "verb")
     if tense == "imperfect":
         return (Written(verb.imperfect[form], every, "verb"),)
@@ -248,9 +248,9 @@ def be(person: Person, tense: str, negation: str = "") -> Phrase:
     """Build a form of "to be" without a complement: "is not", "n' est pas"."""
     joined = negation == "n't"
     verb = Word(words.BE[tense][person.form] + (negation if joined else ""))
-    apart = (Word(negation),) if negation and not joined else ()
+    adverb = (Word(negation),) if negation and not joined else ()
     finite = Written(words.ETRE[tense][person.form], (verb,), "verb")
-    return Phrase((verb, *apart), negated([finite], negation, apart or (verb,)))
+    return Phrase((verb, *adverb), negated([finite], negation, adverb or (verb,)))
 
 
 def pronoun(person: Person) -> Phrase:
@@ -405,7 +405,7 @@ class _Sentences(recipe.Dice):
         if adjective.kind != "color" and self.chance(0.5):
             more = self.choose(("very", "too"))
             phrase += say(more, words.ADVERBS[more], "adverb")
-        return phrase + say(adjective.english, adjective.agreed(person.gender, person.plural), "adjective")
+        return phrase + say(adjective.english, adjective.form(person.gender, person.plural), "adjective")
 
     def subject(self) -> tuple[Phrase, Person]:
         """Draw a subject: a pronoun, a name, two nouns or a noun."""
@@ -425,6 +425,7 @@ class _Sentences(recipe.Dice):
         return single.phrase, single.person
 
     def manner(self, verb: Verb, person: Person) -> Manner:
+        """Draw tense, negation, adverb and object pronoun of a verb."""
         _, past, ing = verb.english
         tenses = ["present"] * 3 + (["past"] * 4 if past else []) + (["progressive", "imperfect"] if ing else [])
         tense = self.choose([*tenses, *words.MODALS])

@@ -44,7 +44,7 @@ def english_s(word: str) -> str:
     return "has" if word == "have" else f"{word}s"
 
 
-def agreed(participle: str, gender: str, plural: bool) -> str:
+def agree(participle: str, gender: str, plural: bool) -> str:
     """Form the participle of a past tense with être: allé, allée, allés, allées."""
     single = f"{participle}e" if gender == "f" else participle
     return french_plural(single) if plural else single
@@ -78,7 +78,7 @@ class Adjective:
     before: bool
     kind: str
 
-    def agreed(self, gender: str, plural: bool) -> str:
+    def form(self, gender: str, plural: bool) -> str:
         singular = self.french[gender == "f"]
         return french_plural(singular) if plural else singular
 
@@ -112,6 +112,7 @@ class Verb:
 
 
 def _entries(text: str) -> list[list[str]]:
+    """Split "a b; c d" into entries of words."""
     return [entry.split() for entry in text.split(";")]
 
 
@@ -150,9 +151,9 @@ NUMBERS, NAMES, OBJECTS, JOINS, ADVERBS = (
 )
 
 
-def nouns(chosen: str) -> tuple[Noun, ...]:
-    """Select nouns by kind, or single nouns by their English name."""
-    wanted = set(chosen.split())
+def nouns(names: str) -> tuple[Noun, ...]:
+    """Select nouns by the names of kinds, or by single English nouns, separated by spaces."""
+    wanted = set(names.split())
     return tuple(noun for noun in NOUN_LIST if noun.kind in wanted or noun.english[0] in wanted)
 
 
@@ -167,7 +168,7 @@ def english_vocabulary() -> tuple[str, ...]:
         words += [*verb.english, english_s(verb.english[0]), *verb.particle]
     for table in (DETERMINERS, NUMBERS, NAMES, PRONOUNS, OBJECTS, PREPOSITIONS, JOINS, ADVERBS):
         words += table
-    return _sorted(word.lower() for word in words)
+    return _sort_words(word.lower() for word in words)
 
 
 def french_vocabulary() -> tuple[str, ...]:
@@ -179,15 +180,16 @@ def french_vocabulary() -> tuple[str, ...]:
     words += [phrase for phrase, _ in PREPOSITIONS.values()]
     words += [word for noun in NOUN_LIST for word in noun.french[: 1 + noun.counted]]
     both = [(gender, plural) for gender in "mf" for plural in (False, True)]
-    words += [adjective.agreed(*form) for adjective in ADJECTIVE_LIST for form in both]
+    words += [adjective.form(*features) for adjective in ADJECTIVE_LIST for features in both]
     for verb in (verb for verbs in VERB_LISTS.values() for verb in verbs):
         words += [verb.infinitive, *verb.present]
         words += [verb.participle] if verb.english[1] else []
         words += verb.imperfect if verb.english[2] else []
         if verb.helper:
-            words += [agreed(verb.participle, *form) for form in both]
-    return _sorted(words)
+            words += [agree(verb.participle, *form) for form in both]
+    return _sort_words(words)
 
 
-def _sorted(phrases: Iterable[str]) -> tuple[str, ...]:
+def _sort_words(phrases: Iterable[str]) -> tuple[str, ...]:
+    """Sort the distinct words of phrases."""
     return tuple(sorted({word for phrase in phrases for word in phrase.split()}))

@@ -93,8 +93,8 @@ def check_memory(needed: int, let_go: Callable[[], object]) -> None:
 
 def used_bytes() -> int:
     """Bytes that this process and its child processes use."""
-    own, total = psutil.Process(), 0
-    for process in (own, *own.children(recursive=True)):
+    this_process, total = psutil.Process(), 0
+    for process in (this_process, *this_process.children(recursive=True)):
         with suppress(psutil.Error):  # it has ended
             total += process.memory_info().rss
     return total

@@ -239,12 +239,12 @@ def _run(key: tuple, source: Source) -> Record:
     """Run a source on the request in the key, after freeing memory for the record."""
     request = key[-1]
     if (result := _used.get(key)) is None:
-        read, edits = sentences(source, request), request.edits
-        cost = budget.cost(source, read, edits)
+        tokenized, edits = sentences(source, request), request.edits
+        cost = budget.cost(source, tokenized, edits)
         budget.check_memory(cost.bytes, _drop_all)
         SHARED.reserve(key, cost.record_bytes)
         with cores.used_by(source):
-            result = _with_request(source, request, source.run(read, edits, targets(source, request)))
+            result = _with_request(source, request, source.run(tokenized, edits, targets(source, request)))
         _used[key] = result
     return result
 
@@ -316,14 +316,14 @@ def worked(
         OverBudget: if the work exceeds this server's limits.
     """
 
-    def work() -> R:
+    def compute() -> R:
         with cores.used_by(runs_model):
             if not count:
                 return make(*args, **settings)
             with progress.counted(count) as report:
                 return make(*args, **settings, report=report)
 
-    return _compute(_key(make, args, settings), work, runs.About(cost, names, unit, writes))
+    return _compute(_key(make, args, settings), compute, runs.About(cost, names, unit, writes))
 
 
 def _compute(key: tuple, make: Callable[[], R], about: runs.About) -> R:
@@ -388,13 +388,13 @@ def screen(figure: Figure) -> Screen:
     """
     key = _figure_key(figure)
 
-    def make() -> Screen:
+    def render() -> Screen:
         rendered = Screen.of(*readout.screen(figure))
         if figure.cost is not None:  # the description also needs the whole map, and is cheap once its tiles are there
             description(figure)
         return rendered
 
-    return _compute(("screen", *key), make, runs.About(figure.cost))
+    return _compute(("screen", *key), render, runs.About(figure.cost))
 
 
 def description(figure: Figure) -> str:

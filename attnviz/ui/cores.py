@@ -40,8 +40,8 @@ def settle() -> int:
     """Use one core from now on; return the number of cores that torch used before the first call."""
     global _core_count
     with _lock:
-        own = torch.get_num_threads()  # the call also fixes the number of this thread
-        _core_count = _core_count or own
+        num_threads = torch.get_num_threads()  # the call also fixes the number of this thread
+        _core_count = _core_count or num_threads
         torch.set_num_threads(1)
     return _core_count
 

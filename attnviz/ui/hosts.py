@@ -20,7 +20,7 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.ui.streamlit_internals import is_host_allowed, uploaded_bytes
 
 HEALTH = "/_stcore/health"
-"""Path that answers to any host name, because containers and proxies request it by IP address; it reveals nothing."""
+"""Path that is served under any host name, as containers and proxies request it by IP address; it reveals nothing."""
 
 METRICS = "/_stcore/metrics"
 """Path of Streamlit's metrics, refused in a public app."""
@@ -118,7 +118,7 @@ class OwnHosts:
 
 
 def serves_others() -> bool:
-    """Whether other machines can reach the app: it is public, or answers to more than the local names."""
+    """Whether other machines can reach the app: it is public, or allows other host names than the local ones."""
     names = config.get_option("server.allowedHosts")
     return public() is not None or not names or not LOCAL.issuperset(names)
 
@@ -127,12 +127,12 @@ def refusal(headers: Headers, path: str) -> str:
     """Return a sentence that says why a request is refused; empty if the request is allowed."""
     host, origin = headers.get("host"), headers.get("origin")
     if not is_host_allowed(host):
-        return "This app does not answer to that name. STREAMLIT_SERVER_ALLOWED_HOSTS names those that it answers to."
+        return "This host name does not reach the app. STREAMLIT_SERVER_ALLOWED_HOSTS lists the allowed host names."
     if path.endswith(METRICS) and public():
         return "A public app shows no metrics."
     if origin is None or _is_own(origin, host or ""):
         return ""
-    return "This app answers to its own pages alone. STREAMLIT_SERVER_CORS_ALLOWED_ORIGINS names other origins."
+    return "Another web page sent this request. STREAMLIT_SERVER_CORS_ALLOWED_ORIGINS lists the origins that may."
 
 
 def _is_own(origin: str, host: str) -> bool:

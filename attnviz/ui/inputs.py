@@ -144,11 +144,11 @@ def _load_named_model() -> None:
     name = memory.get("named model")
     if name == OTHER:
 
-        def take() -> None:
+        def take_typed_name() -> None:
             change(lambda choices: _with_model(choices, st.session_state["model name"]))
 
         label = "Name of a model of Hugging Face (gpt2, org/name, org/name@revision), or the path of a folder"
-        st.text_input(label, key="model name", placeholder="org/name", on_change=take, width=560)
+        st.text_input(label, key="model name", placeholder="org/name", on_change=take_typed_name, width=560)
     if name in (None, OTHER):
         return
     if memory.get("canceled") in model_loading.keys(name):

@@ -165,6 +165,7 @@ class _Serving:
             raise InputError("The app could not start; the message of Streamlit is above.")
 
     def _run(self) -> None:
+        """Serve the app until it ends, then allow another server in this process; runs in the thread of the server."""
         try:
             asyncio.run(self._serve())
         finally:
@@ -179,6 +180,7 @@ class _Serving:
             await self._app._runtime.stopped
 
     def stop(self) -> None:
+        """End the server, and wait for its end unless its own thread calls this."""
         self._server.should_exit = True
         if threading.current_thread() is not self._thread:
             self._thread.join()

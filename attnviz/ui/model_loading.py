@@ -150,10 +150,10 @@ def _load(name: str) -> Source:
 
     with progress.counted(1) as report:
 
-        def tell(now: DownloadProgress) -> bool:
+        def report_download(now: DownloadProgress) -> bool:
             return report(now.done, now.total, now.what)
 
-        return by_name(name, tell)
+        return by_name(name, report_download)
 
 
 def _ask(place: ModelLocation, leave: Callable[[], None] | None) -> None:

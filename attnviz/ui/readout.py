@@ -152,8 +152,8 @@ def _spec(
     cells = {"url": {"signal": f"pointed_meta.read || '{NO_CELLS}'"}, "format": {"type": "json"}, "async": True}
     inner["data"] = [*data, _kind_dataset({"name": "saying"}), {"name": "read"} | cells]
     sides = {name: {"value": value} for name, value in (("width", size.width), ("height", size.height))}
-    own = [{"name": name} | side for name, side in sides.items()]
-    inner["signals"] = [*own, *vega.get("signals", ()), *_words(size, numbers, tile)]
+    size_signals = [{"name": name} | side for name, side in sides.items()]
+    inner["signals"] = [*size_signals, *vega.get("signals", ()), *_words(size, numbers, tile)]
     for i, marks in enumerate(views):
         marks += _pointer_marks(size, colors)[: None if i == 0 else -2]
     return {name: vega[name] for name in ("$schema", "background", "config") if name in vega} | {
@@ -170,8 +170,8 @@ def _spec(
 
 def _kind_dataset(dataset: dict) -> dict:
     """Define a dataset as the rows of "source" whose `kind` is the name of the dataset."""
-    own = {"type": "filter", "expr": f"datum.kind === '{dataset['name']}'"}
-    return dataset | {"source": "source", "transform": [own]}
+    of_kind = {"type": "filter", "expr": f"datum.kind === '{dataset['name']}'"}
+    return dataset | {"source": "source", "transform": [of_kind]}
 
 
 def _signals(size: Size, tile: int) -> list[dict]:

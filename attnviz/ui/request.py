@@ -42,7 +42,7 @@ class TabState:
         written: addresses that the browser may still show: the last known address, and those written since.
         visited: choices by their address, as some are too long for an address.
         clicks: number of clicks on each picture, so that the same place can be clicked again.
-        own: choices, past and future outside of the course, which chapters do not change.
+        before_course: choices, past and future outside of the course, which chapters do not change.
         turned: hash of the page on which each widget of `TURNED` was drawn last.
         linked: settings of the opened link, until the user changes a choice or opens another page.
         page: title of the page that was drawn last.
@@ -58,7 +58,7 @@ class TabState:
     written: tuple[dict[str, str], ...] = ()
     visited: dict[tuple, Choices] = field(default_factory=dict)
     clicks: dict[str, int] = field(default_factory=dict)
-    own: tuple[Choices, tuple[Choices, ...], tuple[Choices, ...]] | None = None
+    before_course: tuple[Choices, tuple[Choices, ...], tuple[Choices, ...]] | None = None
     turned: dict[str, str] = field(default_factory=dict)
     linked: dict[str, Any] = field(default_factory=dict)
     page: str = ""
@@ -131,15 +131,15 @@ def control(
     visible: bool = True,
     **options: Any,
 ) -> Any:
-    """Draw a widget for a name of the link, and return the value that it shows.
+    """Draw a widget for one setting, and return the value that it shows; settings are stored in the link.
 
     Args:
         widget: function of Streamlit, such as `st.selectbox`.
-        name: name in the link whose value the widget shows and changes.
+        name: name of the setting, as in `link.NAMES`.
         args: further arguments of the widget, such as its options or bounds.
         value: value to show, if it is not the choice itself.
-        step: function from the choices and a reported value to new choices; by default it sets `name` to the value.
-        part: suffix of the key, for several widgets with the same name.
+        step: function from the choices and a reported value to new choices; by default it stores the value.
+        part: suffix of the key, for several widgets of the same setting.
         visible: whether to show the label; screen readers always read it.
     """
     key = f"{name} {part}".strip()
@@ -237,7 +237,7 @@ def write_address(*, anew: bool = False) -> None:
     """Write the choices into the address of the page; with `anew`, even if the address has these choices already."""
     current, address = session(), _address()
     if current.choices["chapter"] is None:
-        current.own = current.choices, current.past, current.future
+        current.before_course = current.choices, current.past, current.future
     new_address = link.write(current.choices)
     if new_address != address or anew:
         st.query_params.from_dict(new_address)
@@ -253,10 +253,10 @@ def leave_course() -> None:
     current = session()
     if current.choices["chapter"] is None:
         return
-    if current.own is None:
+    if current.before_course is None:
         current.choices = current.choices.put(chapter=None)
     else:
-        current.choices, current.past, current.future = current.own
+        current.choices, current.past, current.future = current.before_course
 
 
 def _address() -> dict[str, str]:

@@ -118,6 +118,7 @@ class _Snippet:
         return self._name(record)
 
     def _name(self, record: Record) -> str:
+        """Name the variable of a record: "record", "record_2", "record_3"."""
         number = next(i for i, other in enumerate(self.records) if other is record)
         return "record" if number == 0 else f"record_{number + 1}"
 

@@ -15,7 +15,7 @@ from streamlit.web.server.starlette import starlette_websocket
 
 
 def session_id() -> str:
-    """Return the id of this session, by which shared jobs know which sessions wait for them; empty in a test."""
+    """Return the id of this session, under which it waits for shared jobs; empty in a test."""
     context = get_script_run_ctx()
     return context.session_id if context else ""
 
@@ -67,11 +67,11 @@ def file_keeper(mime: str, name: str) -> Callable[[bytes], None]:
     """Return a function that keeps the file of a download in memory until the session's next download.
 
     Streamlit deletes the file after two runs of any session: with many users, this is before the browser has loaded it.
-    The function is called outside of a run but needs the session, so it uses a thread with the context of this run.
     """
     context = get_script_run_ctx()
 
     def keep(content: bytes) -> None:
+        """Store the file. The media manager reads the session from its thread, so a thread with the context runs it."""
         if runtime.exists():
             add = runtime.get_instance().media_file_mgr.add
             thread = add_script_run_ctx(Thread(target=add, args=(content, mime, "made", name, True)), context)

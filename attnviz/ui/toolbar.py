@@ -16,7 +16,7 @@ from attnviz.analysis.views import View
 from attnviz.core.amounts import counted, percent
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, TooLong
-from attnviz.core.masks import composable, started
+from attnviz.core.masks import composable, initial_mask
 from attnviz.core.masks.text import Entry, Stack, stack_from_text
 from attnviz.core.record import Record
 from attnviz.core.request import Request
@@ -240,11 +240,11 @@ def toolbar(source: Source, request: Request) -> Context:
     with st.container(**ROW, key="changes"):
         edits.chips(source)
     complain()
-    return looked_at(source, request, export)
+    return context_of(source, request, export)
 
 
-def looked_at(source: Source, request: Request, export: DeltaGenerator) -> Context:
-    """Make the context of the chosen model, text, layer and head; the last two default to those of the model's card."""
+def context_of(source: Source, request: Request, export: DeltaGenerator) -> Context:
+    """Make the context of the chosen model, text, layer and head; by default layer and head of the model's card."""
     try:
         changed = edits.of(source)
     except AttnvizError as error:
@@ -332,10 +332,9 @@ def _layer(source: Source) -> None:
     current, _ = _site_and_head(source)
     longest = max(len(source.site_name(site)) for site in source.sites)
 
-    def step(choices: Choices, site: Site) -> Choices:
-        return (choices if site.kind == current.kind else choices.put(cell=None, pins=frozenset(), zoom=())).put(
-            layer=site
-        )
+    def with_layer(choices: Choices, site: Site) -> Choices:
+        same_tokens = site.kind == current.kind
+        return (choices if same_tokens else choices.put(cell=None, pins=frozenset(), zoom=())).put(layer=site)
 
     control(
         st.selectbox,
@@ -343,7 +342,7 @@ def _layer(source: Source) -> None:
         "layer",
         source.sites,
         value=current,
-        step=step,
+        step=with_layer,
         visible=False,
         format_func=source.site_name,
         width=min(max(190, 60 + 8 * longest), 420),
@@ -407,7 +406,8 @@ def _scores(site: Site) -> None:
     everywhere = is_changed and scored is None
     target = scored or site
 
-    def changed(choices: Choices, **values: float | bool) -> Choices:
+    def with_scores(choices: Choices, **values: float | bool) -> Choices:
+        """Set temperature or scale, in every layer or in the layer in view."""
         return choices.put(scored=None if everywhere else target, **values)
 
     where = "every layer" if everywhere else str(target)
@@ -417,10 +417,10 @@ def _scores(site: Site) -> None:
         "temperature",
         0.1,
         5.0,
-        step=lambda choices, value: changed(choices, temperature=value),
+        step=lambda choices, value: with_scores(choices, temperature=value),
     )
     control(
-        st.toggle, f"Divide by √dₖ in {where}", "scaled", step=lambda choices, value: changed(choices, scaled=value)
+        st.toggle, f"Divide by √dₖ in {where}", "scaled", step=lambda choices, value: with_scores(choices, scaled=value)
     )
     if is_changed:
         control(
@@ -435,18 +435,19 @@ def _scores(site: Site) -> None:
 
 def _rules(source: Source, stack: Stack) -> None:
     """Draw the common rules as pills; a pill adds or removes its rule."""
-    on = [entry.mask.keyword for entry in stack.entries if entry.on]
+    active = [entry.mask.keyword for entry in stack.entries if entry.on]
 
-    def step(choices: Choices, chosen: list[str]) -> Choices:
+    def with_chosen_rules(choices: Choices, chosen: list[str]) -> Choices:
+        """Remove rules of `USUAL` that are not chosen, add those that are newly chosen, and keep all other rules."""
         entries = [entry for entry in stack.entries if entry.mask.keyword in chosen or entry.mask.keyword not in USUAL]
         for name in chosen:
-            if name not in on:
-                rule = started(RULES[name], 0, ())
+            if name not in active:
+                rule = initial_mask(RULES[name], 0, ())
                 entries.append(Entry(rule, rule.join))
         return choices.put(mask=Stack(tuple(entries)) if entries else None)
 
-    pressed = [name for name in USUAL if name in on]
-    control(st.pills, "Rules", "mask", USUAL, value=pressed, step=step, part="rules", selection_mode="multi", wrap=True)
+    options = {"value": [name for name in USUAL if name in active], "step": with_chosen_rules, "wrap": True}
+    control(st.pills, "Rules", "mask", USUAL, part="rules", selection_mode="multi", **options)
 
 
 def _set_mask(choices: Choices, text: str) -> Choices:

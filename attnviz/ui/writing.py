@@ -77,10 +77,10 @@ def controls(context: Context) -> None:
 def _chat() -> None:
     """Draw the switch that wraps the text in the chat template, and the box for the system prompt."""
 
-    def switch(choices: Choices, on: bool) -> Choices:
+    def with_chat(choices: Choices, on: bool) -> Choices:
         return choices.put(chat="" if on else None, answer=(), cell=None)
 
-    is_chat = control(st.toggle, "Chat", "chat", value=session().choices["chat"] is not None, step=switch, part="on")
+    is_chat = control(st.toggle, "Chat", "chat", value=session().choices["chat"] is not None, step=with_chat, part="on")
     if is_chat:
         options = {"placeholder": "System prompt (optional)", "width": 320}
         control(st.text_input, "System prompt", "chat", visible=False, **options)
@@ -133,11 +133,11 @@ def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
     sentence = cache.sentences(source, replace(job.request, answer=()))[0]
     with progress.counted(job.count) as report:
 
-        def tell(answer: str, count: int) -> bool:
+        def report_text(answer: str, count: int) -> bool:
             return report(count, job.count, answer)
 
         settings = {"sampling_temperature": job.temperature, "top_p": job.top_p, "seed": job.seed}
-        return generate(sentence, source, job.count, job.request.edits, begin=begin, report=tell, **settings).ids
+        return generate(sentence, source, job.count, job.request.edits, begin=begin, report=report_text, **settings).ids
 
 
 def _answer(context: Context) -> None:

@@ -173,8 +173,8 @@ def test_the_fewest_mistakes_that_give_the_mask_are_named(case, data, stated):
     named = {best.parts.index(part) for part, *_ in best.faults() if part is not None}
     harmless = tuple("" if place in named else mistake for place, mistake in enumerate(mistakes))
     assert not ((case.made(harmless) ^ case.made()) & case.counts).any()
-    assert not best.differing()[1].any()
-    assert not ((best.right ^ case.made()) & case.counts).any()
+    assert not best.differences()[1].any()
+    assert not ((best.expected ^ case.made()) & case.counts).any()
 
 
 @examples(60)

@@ -36,7 +36,7 @@ def test_every_rule_is_among_the_masks_and_at_the_top_of_the_package():
 @pytest.mark.parametrize("rule", OWN, ids=lambda rule: rule.rule)
 def test_a_rule_says_what_it_is(rule):
     """Each rule has a description, labels of its numbers, and a name that contains each number."""
-    started = masks.started(rule, 7, (5,))
+    started = masks.initial_mask(rule, 7, (5,))
 
     assert rule.meaning[0].islower()
     assert all(one.label for one in rule.parameters())

@@ -7,7 +7,7 @@ import torch
 
 from attnviz.core.edits import Edits, Site
 from attnviz.models import trained
-from attnviz.training.induction import VOCABULARY, accuracy, best, looks, sample
+from attnviz.training.induction import VOCABULARY, accuracy, best, measure_heads, sample
 
 
 @pytest.fixture(scope="module")
@@ -22,9 +22,9 @@ def model():
 
 def test_the_heads_are_what_does_it(model, held_out):
     """A previous-token head below, an induction head above; without either, words are not found."""
-    measured = looks(model, held_out)
+    measured = measure_heads(model, held_out)
     previous, finder = best(measured, "previous"), best(measured, "induction")
-    cut = looks(model, held_out, Edits(heads_off={previous}))
+    cut = measure_heads(model, held_out, Edits(heads_off={previous}))
 
     assert (previous[0].layer, finder[0].layer) == (0, 1)
     assert min(measured[previous]["previous"].weight, measured[finder]["induction"].weight) > 0.9
@@ -38,7 +38,7 @@ def test_the_model_was_not_born_with_it(held_out):
     """Before training no head looks back, and words are guessed by chance."""
     newborn = trained.load("induction", 0)
 
-    assert max(named["induction"].weight for named in looks(newborn, held_out[:50]).values()) < 0.2
+    assert max(named["induction"].weight for named in measure_heads(newborn, held_out[:50]).values()) < 0.2
     assert accuracy(newborn, held_out) < 0.02
 
 

@@ -28,7 +28,7 @@ def held_out():
 
 def test_the_sentences_are_right(model, held_out):
     """On pictures that were never drawn before; by chance one in 36 would be."""
-    share = shapes.right(model, *held_out)
+    share = shapes.accuracies(model, *held_out)
 
     assert share["sentence"] > 0.95
     assert all(share[part] >= share["sentence"] for part in shapes.PARTS)
@@ -38,7 +38,7 @@ def test_the_heads_that_look_at_a_shape_are_what_reads_it(model, held_out):
     """Off at [CLS], the heads on the red shape take its form away, not that of the blue one; and vice versa."""
     behaviors = cards.card("shapes").behaviors
     right = {
-        color: shapes.right(
+        color: shapes.accuracies(
             model,
             *held_out,
             *((one.site, one.heads[0]) for one in behaviors if one.role == f"{color} shape"),

@@ -34,7 +34,7 @@ def test_heads_make_verbs_and_pronouns_agree(model):
     looks, right = {}, {}
     for kind in ("pronoun", "verb"):
         held = story.cases(kind, 120)
-        looks[kind] = story.looks(model, kind, held)
+        looks[kind] = story.measure_heads(model, kind, held)
         right[kind] = [
             story.correct(model, held, Edits(heads_off=off)) for off in ((), *((head,) for head in heads), heads)
         ]

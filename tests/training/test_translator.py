@@ -21,8 +21,8 @@ def translated(text: str) -> tuple[str, ...]:
 def test_one_head_alone_recovers_the_alignment(held_out):
     """The head that the app opens on, far above chance; before the training no head does."""
     opens = card("translator").opens
-    looks = translator.looks(trained.load("translator"), held_out)
-    untrained = translator.looks(trained.load("translator", 0), held_out[:30])
+    looks = translator.measure_heads(trained.load("translator"), held_out)
+    untrained = translator.measure_heads(trained.load("translator", 0), held_out[:30])
 
     assert looks[opens]["alignment"].rate >= translator.ALIGNED - 0.02
     assert looks[opens]["alignment"].even < 0.2

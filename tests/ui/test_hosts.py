@@ -14,8 +14,8 @@ from attnviz.ui import budget, hosts, launch, server
 from attnviz.ui.hosts import OwnHosts
 
 HOSTS = ["localhost", "127.0.0.1", "attention.example.org"]
-OTHER_HOST = "This app does not answer to that name. STREAMLIT_SERVER_ALLOWED_HOSTS names those that it answers to."
-OTHER_ORIGIN = "This app answers to its own pages alone. STREAMLIT_SERVER_CORS_ALLOWED_ORIGINS names other origins."
+OTHER_HOST = "This host name does not reach the app. STREAMLIT_SERVER_ALLOWED_HOSTS lists the allowed host names."
+OTHER_ORIGIN = "Another web page sent this request. STREAMLIT_SERVER_CORS_ALLOWED_ORIGINS lists the origins that may."
 
 
 async def _page(request):

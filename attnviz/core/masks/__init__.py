@@ -33,7 +33,7 @@ def composable() -> tuple[type[Mask], ...]:
     return tuple(sorted(rules, key=order))
 
 
-def started(rule: type[Mask], keys: int, lengths: tuple[int, ...]) -> Mask:
+def initial_mask(rule: type[Mask], keys: int, lengths: tuple[int, ...]) -> Mask:
     """Make the initial mask for the controls of a rule, from the number of keys and the lengths of the sentences."""
     whole, half = max(1, keys), max(1, keys // 2)
     starts = {

@@ -101,7 +101,7 @@ class Mask(ABC):
 
     def code(self, writer: Any) -> Any:
         """Write the mask as code for a `writing.MaskWriter`: its printed predicate, or None without a short formula."""
-        return writer.printed(self.allows) if getattr(self, "keyword", "") else None
+        return writer.write_predicate(self.allows) if getattr(self, "keyword", "") else None
 
     @property
     def batch_size(self) -> int | None:
@@ -224,7 +224,7 @@ class Mask(ABC):
         return self
 
     def _check_sentence(self, sentence: int) -> None:
-        """Raise MaskError if the mask is for fewer sentences."""
+        """Raise MaskError if the mask is for a batch that has no sentence with this index."""
         if not 0 <= sentence < (self.batch_size or sentence + 1):
             number = f"it is for {self.batch_size}, counted from 0"
             raise MaskError(f"The mask '{self}' has no sentence {sentence}; {number}.")
@@ -285,11 +285,11 @@ class Mask(ABC):
 
 @dataclass(frozen=True)
 class _Group(Mask):
-    """Several masks joined by one operator: `sign` in text, `joined` for cells."""
+    """Several masks joined by one operator: `sign` in text, `combine` for cells."""
 
     masks: tuple[Mask, ...]
     sign: ClassVar[str]
-    joined: ClassVar[Callable[[Tensor, Tensor], Tensor]]
+    combine: ClassVar[Callable[[Tensor, Tensor], Tensor]]
 
     def __post_init__(self):
         object.__setattr__(self, "masks", tuple(self.masks))
@@ -302,7 +302,7 @@ class _Group(Mask):
         return _common_batch(self.masks)
 
     def allows(self, query, key, sentence):
-        return reduce(type(self).joined, (mask.allows(query, key, sentence) for mask in self.masks))
+        return reduce(type(self).combine, (mask.allows(query, key, sentence) for mask in self.masks))
 
     def blockers(self, query, key, sentence):
         return {f"({self})": ~self.allows(query, key, sentence)}
@@ -329,7 +329,7 @@ class And(_Group):
     rule = "and"
     keyword = ""
     sign = "&"
-    joined = operator.and_
+    combine = operator.and_
 
     def blockers(self, query, key, sentence):
         blockers: dict[str, Tensor] = {}
@@ -346,7 +346,7 @@ class Or(_Group):
     rule = "or"
     keyword = ""
     sign = "|"
-    joined = operator.or_
+    combine = operator.or_
 
 
 @dataclass(frozen=True)

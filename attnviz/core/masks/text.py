@@ -291,22 +291,22 @@ class Stack:
         return text or NONE
 
     def added(self, entry: Entry) -> "Stack":
-        """Append an entry; gives a new stack."""
+        """Return a stack with an entry appended."""
         return Stack((*self.entries, entry))
 
     def removed(self, index: int) -> "Stack":
-        """Remove one entry; gives a new stack."""
+        """Return a stack without one entry."""
         self._check(index)
         return Stack(self.entries[:index] + self.entries[index + 1 :])
 
     def moved(self, index: int, to: int) -> "Stack":
-        """Move one entry to another index, with the order of the rest kept; gives a new stack."""
+        """Return a stack with one entry moved to another index; all others keep their order."""
         self._check(index), self._check(to)
         others = self.removed(index).entries
         return Stack((*others[:to], self.entries[index], *others[to:]))
 
     def replaced(self, index: int, entry: Entry) -> "Stack":
-        """Replace one entry; gives a new stack."""
+        """Return a stack with one entry replaced."""
         self._check(index)
         return Stack((*self.entries[:index], entry, *self.entries[index + 1 :]))
 

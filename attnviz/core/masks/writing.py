@@ -19,8 +19,8 @@ QUERIES, KEYS = (f"torch.arange({number}, device=query.device)" for number in ("
 ALL = "torch.ones(queries, keys, dtype=torch.bool, device=query.device)"
 
 GRID, ROW, PREDICATE, SCRIPT = "grid", "row", "predicate", "script"
-"""Styles of code: a mask (Q, K), (B, 1, 1, K) or (B, 1, Q, K); a row over keys only, (K,) or (B, K); a predicate of one
-cell; a predicate of one cell in JavaScript."""
+"""Styles of code: a mask (Q, K), (B, 1, 1, K) or (B, 1, Q, K); a row over keys only, (K,) or (B, K); a function of one
+query and key for FlexAttention; the same function in JavaScript."""
 
 COMPARED, EITHER, BOTH, SUM, PRODUCT, DENIED, ATOM = range(7)
 """Operator precedence in Python, from comparisons (lowest) to names (highest)."""
@@ -50,8 +50,8 @@ class Symbol:
     certain: bool = False
     opposite: "Symbol | None" = None
 
-    def beside(self, rank: int) -> str:
-        """Return the text, in parentheses if its precedence is lower than `rank`."""
+    def operand(self, rank: int) -> str:
+        """Write the expression as an operand, in parentheses if its precedence is lower than `rank`."""
         return self.text if self.rank >= rank else f"({self.text})"
 
     def derive(self, text: str, other: "Symbol | int" = 0, rank: int = ATOM, **facts: bool) -> "Symbol":
@@ -60,9 +60,9 @@ class Symbol:
 
     def _binary(self, sign: str, other: "Symbol | int", rank: int, **facts: bool) -> "Symbol":
         """Write an operator between two expressions, with parentheses where the precedence `rank` needs them."""
-        right = other.beside(rank + 1) if isinstance(other, Symbol) else other
+        right = other.operand(rank + 1) if isinstance(other, Symbol) else other
         # a comparison within a comparison needs parentheses also on the left
-        return self.derive(f"{self.beside(rank + (rank == COMPARED))} {sign} {right}", other, rank, **facts)
+        return self.derive(f"{self.operand(rank + (rank == COMPARED))} {sign} {right}", other, rank, **facts)
 
     def __add__(self, other: "Symbol | int") -> "Symbol":
         """Write a sum; a sum with a number has the number last, with its sign, and + 0 is left out."""
@@ -77,7 +77,7 @@ class Symbol:
         return Symbol(str(other), frozenset(), self.writer) - self
 
     def __neg__(self) -> "Symbol":
-        return self.derive(f"-{self.beside(ATOM)}", rank=PRODUCT)
+        return self.derive(f"-{self.operand(ATOM)}", rank=PRODUCT)
 
     def __floordiv__(self, other: "Symbol | int") -> "Symbol":
         if self.writer.style == SCRIPT:
@@ -91,7 +91,7 @@ class Symbol:
 
     def __invert__(self) -> "Symbol":
         sign = "!" if self.writer.style == SCRIPT else "~"
-        return self.opposite or replace(self.derive(f"{sign}{self.beside(DENIED)}", rank=DENIED), opposite=self)
+        return self.opposite or replace(self.derive(f"{sign}{self.operand(DENIED)}", rank=DENIED), opposite=self)
 
     def __and__(self, other: "Symbol") -> "Symbol":
         if self.certain or other.certain:
@@ -115,17 +115,17 @@ class Symbol:
         if self.writer.style == SCRIPT:
             return self.derive(f"{numbers.text}.includes({self.text})")
         name = f"is_{self.writer.name.removesuffix('_tokens')}"
-        return self.writer.looked_up(self, name, f"torch.isin({{}}, {self.writer.numbers('positions', numbers)})")
+        return self.writer.look_up(self, name, f"torch.isin({{}}, {self.writer.numbers('positions', numbers)})")
 
     def num_up_to(self, numbers: Sequence[int]) -> "Symbol":
         table = self.writer.numbers("places", numbers)
-        return self.writer.looked_up(self, "images", f"torch.bucketize({{}}, {table}, right=True)")
+        return self.writer.look_up(self, "images", f"torch.bucketize({{}}, {table}, right=True)")
 
     def num_ends(self, lengths: "Sequence[int] | Symbol") -> "Symbol":
         if self.writer.style == SCRIPT:
             return self.derive(f"numEnds({self.text}, {lengths.text})")
         ends = self.writer.numbers("ends", lengths, ".cumsum(0)  # where each document ends")
-        document = self.writer.looked_up(self, "document", f"torch.bucketize({{}}, {ends}, right=True)")
+        document = self.writer.look_up(self, "document", f"torch.bucketize({{}}, {ends}, right=True)")
         last = bisect_right([*accumulate(lengths)], self.writer.keys - 1)
         return replace(document, bounds=(0, last))
 
@@ -147,9 +147,9 @@ class MaskWriter:
     Attributes:
         lines: lines of code that the expression needs before it.
         shift, name: offset of the queries (see `Mask.shifted`) and variable name of the current rule.
-        written: expression of each written rule, by rule and offset.
+        expressions: expression of each written rule, by rule and offset.
         names: variable name for the text of each line.
-        taken: number of uses per variable name.
+        uses: number of uses per variable name.
     """
 
     queries: int
@@ -158,9 +158,9 @@ class MaskWriter:
     shift: int = 0
     name: str = ""
     lines: list[str] = field(default_factory=list)
-    written: dict[tuple[Mask, int], Symbol] = field(default_factory=dict)
+    expressions: dict[tuple[Mask, int], Symbol] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
-    taken: dict[str, int] = field(default_factory=dict)
+    uses: dict[str, int] = field(default_factory=dict)
 
     def write(self, mask: Mask) -> Symbol:
         """Write a mask as an expression and add its lines; raise MaskError if a rule has no formula and no text."""
@@ -174,7 +174,7 @@ class MaskWriter:
             self.lines[:0] = [line for line in indices if re.search(rf"\b{line[0]}\b", code)]
         return expression
 
-    def printed(self, allows: Callable[[Symbol, Symbol, Symbol], Symbol]) -> Symbol:
+    def write_predicate(self, allows: Callable[[Symbol, Symbol, Symbol], Symbol]) -> Symbol:
         """Print the predicate of a rule by calling it with symbols."""
         names = ("q_idx", "kv_idx") if self.style == PREDICATE else ("i", "j")
         query, key, sentence = (
@@ -187,7 +187,7 @@ class MaskWriter:
         if self.style == GRID and printed.certain:
             return printed.derive(ALL)
         if self.style == GRID and len(printed.axes) == 1:
-            return printed.derive(f"{printed.beside(ATOM)}.expand(queries, keys)")
+            return printed.derive(f"{printed.operand(ATOM)}.expand(queries, keys)")
         return printed
 
     def band(self, before: int | None, after: int) -> Symbol:
@@ -206,7 +206,7 @@ class MaskWriter:
         cut = f".triu({first.lstrip('0')})" if first else ""
         return Symbol(f"{ALL}{cut}.tril({last.lstrip('0')})", frozenset("QK"), self)
 
-    def painted(self, cells: Iterable[tuple[int, int]], *, opened: bool) -> Symbol:
+    def write_cells(self, cells: Iterable[tuple[int, int]], *, opened: bool) -> Symbol:
         """Write a mask that is constant except for the given cells."""
         shifted = [(query - self.shift, key) for query, key in cells]
         inside = [(query, key) for query, key in shifted if 0 <= query < self.queries and key < self.keys]
@@ -226,7 +226,7 @@ class MaskWriter:
         dtype = "" if numbers else ", dtype=torch.int64"
         return self.line(name, f"torch.tensor({[*numbers]}{dtype}, device=query.device){then}")
 
-    def looked_up(self, position: Symbol, name: str, of: str) -> Symbol:
+    def look_up(self, position: Symbol, name: str, of: str) -> Symbol:
         """Look up a value per position of the queries, (Q, 1), or of the keys, (K,), in a table that a line defines.
 
         Args:
@@ -252,8 +252,8 @@ class MaskWriter:
 
     def _free_name(self, name: str) -> str:
         """Make a variable name unique by a number, if it is taken."""
-        self.taken[name] = self.taken.get(name, 0) + 1
-        return f"{name}_{self.taken[name]}" if self.taken[name] > 1 else name
+        self.uses[name] = self.uses.get(name, 0) + 1
+        return f"{name}_{self.uses[name]}" if self.uses[name] > 1 else name
 
     def _tree(self, mask: Mask, shift: int, alone: bool) -> Symbol:
         """Write a mask, whose queries are shifted, and its inner masks; `alone` if it consists of a single rule."""
@@ -262,15 +262,15 @@ class MaskWriter:
                 parts = {part.text: part for part in (self._tree(inner, shift, alone) for inner in masks)}.values()
                 (first, *others), (sign, rank) = parts, (" & ", BOTH) if isinstance(mask, And) else (" | ", EITHER)
                 axes = frozenset().union(*(part.axes for part in parts))
-                text = sign.join(part.beside(DENIED) for part in parts)
+                text = sign.join(part.operand(DENIED) for part in parts)
                 return Symbol(text, axes, first.writer, rank) if others else first
             case Not(inner):
                 return ~self._tree(inner, shift, alone)
             case Shifted(inner, offset):
                 return self._tree(inner, shift + offset, alone)
-        if (mask, shift) not in self.written:
-            self.written[mask, shift] = self._rule(mask, shift, alone)
-        return self.written[mask, shift]
+        if (mask, shift) not in self.expressions:
+            self.expressions[mask, shift] = self._rule(mask, shift, alone)
+        return self.expressions[mask, shift]
 
     def _rule(self, mask: Mask, shift: int, alone: bool) -> Symbol:
         """Write one rule, in a line of its own if several rules are joined and the style is not a predicate."""

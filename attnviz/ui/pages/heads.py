@@ -29,7 +29,7 @@ TO_STEPS = "How this weight is computed, number by number"
 MOST_LINKING = 8
 """Maximum number of heads that are listed for a pair of words."""
 LEAST = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
-"""Minimum weights of a line to choose from."""
+"""Values of the control for the minimum weight of a drawn line."""
 
 
 def page(source: Source, request: Request) -> None:
@@ -93,10 +93,10 @@ def _controls(form: str, context: Context) -> None:
             others = [head for head in range(source.num_heads) if head != context.head]
             also = [head for head in now()["also"] if head in others]
 
-            def step(choices: Choices, heads: list[int]) -> Choices:
+            def with_heads(choices: Choices, heads: list[int]) -> Choices:
                 return choices.put(also=tuple(sorted(heads)))
 
-            options = {"value": also, "step": step, "placeholder": "none", "width": 220, "max_selections": 5}
+            options = {"value": also, "step": with_heads, "placeholder": "none", "width": 220, "max_selections": 5}
             control(st.multiselect, "Also show heads", "also", others, **options)
         if "least" in takes:
             names = {None: "any"} | {least: f"{least:g}" for least in LEAST}
@@ -155,7 +155,7 @@ def active_heads(source: Source, site: Site) -> None:
     """Draw a pill per head of a layer, in the order of the thumbnails below; a click switches the head off or on."""
     heads, off = range(source.num_heads), edits.of(source).off(site)
 
-    def step(choices: Choices, on: list[int]) -> Choices:
+    def with_active_heads(choices: Choices, on: list[int]) -> Choices:
         return edits.with_heads_off(choices, site, frozenset(heads) - {*on})
 
     control(
@@ -164,7 +164,7 @@ def active_heads(source: Source, site: Site) -> None:
         "heads_off",
         heads,
         value=[head for head in heads if head not in off],
-        step=step,
+        step=with_active_heads,
         selection_mode="multi",
         wrap=True,
         disabled=bool(source.read_only),
@@ -192,7 +192,7 @@ def _patch(context: Context, position: int) -> None:
     hidden_before = {i for entry in stack.entries if isinstance(entry.mask, Blank) for i in entry.mask.positions}
     gray, named = set(now()["gray"]), quoted_token(token.text, position)
 
-    def step(choices: Choices, on: list[str]) -> Choices:
+    def with_patch(choices: Choices, on: list[str]) -> Choices:
         """Hide the patch or not, and gray it out or not, as the pills say."""
         hidden = (hidden_before | {position}) if HIDDEN in on else hidden_before - {position}
         entries = (*other_rules, Entry(Blank(tuple(hidden)))) if hidden else other_rules
@@ -202,7 +202,7 @@ def _patch(context: Context, position: int) -> None:
 
     can_be_gray = source.reads in ("picture", "both") and token.box is not None
     on = [name for name, positions in ((GRAY, gray), (HIDDEN, hidden_before)) if position in positions]
-    options = {"value": on, "step": step, "selection_mode": "multi", "help": PATCHES}
+    options = {"value": on, "step": with_patch, "selection_mode": "multi", "help": PATCHES}
     control(st.pills, f"{named} is", "gray", [GRAY, HIDDEN] if can_be_gray else [HIDDEN], **options)
     if gray:
         request = pictures.with_picture(source, context.request, gray=False)

@@ -20,7 +20,7 @@ from attnviz.ui.pages.heads import active_heads
 from attnviz.ui.picture import picture
 from attnviz.ui.request import allowed, change, complain, control, now, open_page, put, session
 from attnviz.ui.text import block, heading, in_words, quiet, table
-from attnviz.ui.toolbar import Context, looked_at, select, training_step
+from attnviz.ui.toolbar import Context, context_of, select, training_step
 
 WIDTHS = tuple(2**i for i in range(11))
 """Values of d_k to choose from."""
@@ -48,7 +48,7 @@ def page(source: Source, request: Request) -> None:
     chapter = course.steps[number - 1]
     _chapters(number)
     complain()
-    context = looked_at(source, request, st.empty())
+    context = context_of(source, request, st.empty())
     left, pictures, right = st.columns([1.2, 1.7, 1], gap="medium")
     with left:
         _text_column(chapter, number)
@@ -59,7 +59,7 @@ def page(source: Source, request: Request) -> None:
         _question_column(chapter, number)
 
 
-def opened(choices: Choices, number: int) -> Choices:
+def at_chapter(choices: Choices, number: int) -> Choices:
     """Return the choices at the beginning of a chapter."""
     beginning, _ = link.read(lessons.course().steps[number - 1].link)
     return beginning.put(chapter=number)
@@ -67,14 +67,14 @@ def opened(choices: Choices, number: int) -> Choices:
 
 def _open(number: int) -> None:
     """Open a chapter at its beginning."""
-    change(lambda choices: opened(choices, number))
+    change(lambda choices: at_chapter(choices, number))
 
 
 def _chapters(number: int) -> None:
     """Draw the choice of a chapter; answered chapters have a check mark."""
     course, learned = lessons.course(), {*session().memory.setdefault("learned", set())}
 
-    def titled(chapter: int) -> str:
+    def title(chapter: int) -> str:
         return f"{'✓ ' if chapter in learned else ''}{chapter} · {course.steps[chapter - 1].title}"
 
     control(
@@ -83,9 +83,9 @@ def _chapters(number: int) -> None:
         "chapter",
         range(1, len(course.steps) + 1),
         value=number,
-        step=lambda choices, chosen: opened(choices, chosen),
+        step=lambda choices, chosen: at_chapter(choices, chosen),
         visible=False,
-        format_func=titled,
+        format_func=title,
         width=480,
     )
 
@@ -131,7 +131,7 @@ def _question_column(chapter: LessonStep, number: int) -> None:
         action = {"on_click": open_page, "args": (chapter.page,), "kwargs": {"chapter": None}}
         options = {"type": "tertiary", "icon": ":material/arrow_forward:"}
         st.button(f"Go on in {chapter.page}", key="go on", **action, **options)
-    if session().own is not None:
+    if session().before_course is not None:
         quiet("The other pages show your own model and text again.")
     if number == last and is_right:
         st.markdown(lessons.course().closing)
@@ -202,7 +202,7 @@ def _row(context: Context) -> None:
         for i in visible
     ]
     table(rows, ["key", "q · k", "weight"], numbers=(1, 2))
-    quiet("The output of this row: the value of each word times its weight, and their sum in the last row.")
+    quiet("The output of the query: each line is the value of a word times its weight; the last line is their sum.")
     stage = steps.values_stage(row, len(context.tokens[1]))
     selected = row.query, int(row.weights.argmax())
     values = figures.stage(

@@ -32,7 +32,7 @@ WHY = {
     "position": "Positions, P, encode the order of the words, which attention itself ignores.",
     "input": "Attention reads X, the output of the layers below. In the first layer X is the embedded tokens, in many "
     "models normalized.",
-    "project": "Each token becomes a query, a key and a value, by one d_model × H·dₖ matrix each for all heads.",
+    "project": "Three matrices, d_model × H·dₖ, turn each token into its query, key and value for all heads.",
     "split": "The vectors are split into heads. Splitting only renames columns: (B, n, H·dₖ) becomes (B, H, n, dₖ).",
     "adjust": "Queries and keys are adjusted before their product. Some models normalize them; many rotate pairs of "
     "numbers by an angle that grows with the position (rotary embedding), so that a product depends on the distance.",
@@ -155,16 +155,16 @@ def _call(context: Context) -> HeadCall:
     query, key = context.outlined or (0, 0)
     queries = context.tokens[0]
 
-    def step(choices: Choices, row: int) -> Choices:
+    def with_row(choices: Choices, row: int) -> Choices:
         weights = context.record.step(context.site).weights(head, slice(row, row + 1), sentence=context.sentence)
         return choices.put(cell=(row, int(weights[0].nan_to_num().argmax())))
 
     if len(queries) > MOST_LISTED:
-        options = {"value": query, "step": step, "visible": False, "width": 130}
+        options = {"value": query, "step": with_row, "visible": False, "width": 130}
         control(st.number_input, "Row", "cell", 0, len(queries) - 1, **options)
     else:
         rows = {i: f"Row {visible_text(token.text, 30)} ({i})" for i, token in enumerate(queries)}
-        options = {"value": query, "step": step, "visible": False, "format_func": rows.get, "width": 190}
+        options = {"value": query, "step": with_row, "visible": False, "format_func": rows.get, "width": 190}
         control(st.selectbox, "Row", "cell", [*rows], **options)
     if context.before is not None:
         runs = ("With the changes", "Original model")
@@ -219,10 +219,10 @@ def _rail(call: HeadCall, every: tuple[Stage, ...], current: Stage) -> Figure:
     figure = figures.chain(*call.place, every, current=current.key, **options)
     keys = [stage.key for stage in every]
 
-    def choose(point: dict) -> None:
+    def open_stage(point: dict) -> None:
         put(stage=keys[int(point["position"])])
 
-    picture(figure, "rail", select="stage", on_click=choose)
+    picture(figure, "rail", select="stage", on_click=open_stage)
     return figure
 
 
@@ -231,16 +231,16 @@ def _stage_buttons(every: tuple[Stage, ...], chosen: int) -> None:
     names = {stage.key: f"{i} · {stage.title}" for i, stage in enumerate(every, 1)}
     keys = [*names]
 
-    def go(label: str, to: int, **options: Any) -> None:
+    def stage_button(label: str, to: int, **options: Any) -> None:
         action = {"on_click": change, "args": (lambda choices: choices.put(stage=keys[to]),)}
         st.button(label, disabled=not 0 <= to < len(keys), **action, **options)
 
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        go("Back", chosen - 1, key="stage before", icon=":material/chevron_left:")
+        stage_button("Back", chosen - 1, key="stage before", icon=":material/chevron_left:")
         options = {"value": keys[chosen], "visible": False, "format_func": names.get, "width": 190, "part": "list"}
         control(st.selectbox, "Step", "stage", keys, **options)
         after = f"Next: {names[keys[chosen + 1]]}" if chosen + 1 < len(keys) else "Next"
-        go(after, chosen + 1, key="next stage", icon=":material/chevron_right:", icon_position="right")
+        stage_button(after, chosen + 1, key="next stage", icon=":material/chevron_right:", icon_position="right")
 
 
 def _stage(call: HeadCall, stage: Stage) -> Figure | None:
@@ -266,11 +266,11 @@ def _picture(call: HeadCall, figure: Figure, key: str) -> None:
     """Draw tables; a click selects a query, a key, or both."""
     before = call.query, call.key
 
-    def select(point: dict) -> None:
+    def select_cell(point: dict) -> None:
         clicked = int(point["query"]), int(point["key"])
         put(cell=tuple(new if new >= 0 else old for new, old in zip(clicked, before, strict=True)))
 
-    picture(figure, key, select="cell", on_click=select)
+    picture(figure, key, select="cell", on_click=select_cell)
 
 
 def _result(call: HeadCall, stage: Stage) -> None:

@@ -101,8 +101,8 @@ class Fixed(Mask):
     summary: int = parameter("summary keys", default=1)
 
     def allows(self, query, key, sentence):
-        own = query // self.stride == key // self.stride
-        return (key <= query) & (own | (key % self.stride >= self.stride - self.summary))
+        same_block = query // self.stride == key // self.stride
+        return (key <= query) & (same_block | (key % self.stride >= self.stride - self.summary))
 
 
 @dataclass(frozen=True)

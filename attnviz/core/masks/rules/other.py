@@ -145,10 +145,10 @@ class BlockDiffusion(Mask):
         query_block, key_block = query % self.length // self.size, key % self.length // self.size
         query_noised, key_noised = query < self.length, key < self.length
         inside = (query >= 0) & (query < self.length * 2) & (key < self.length * 2)
-        own = query_noised & key_noised & (query_block == key_block)
+        same_block = query_noised & key_noised & (query_block == key_block)
         before = query_noised & ~key_noised & (key_block < query_block)
         clean = ~query_noised & ~key_noised & (key_block <= query_block)
-        return inside & (own | before | clean)
+        return inside & (same_block | before | clean)
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class _Cells(Mask):
         return f"{self.keyword}({', '.join(boxes)})" if boxes else self.keyword
 
     def code(self, writer):
-        return writer.painted(self.cells, opened=self.join == "or")
+        return writer.write_cells(self.cells, opened=self.join == "or")
 
 
 @dataclass(frozen=True)

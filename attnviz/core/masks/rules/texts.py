@@ -55,8 +55,8 @@ class Documents(Mask):
     lengths: tuple[int, ...] = parameter("lengths", kind="numbers")
 
     def allows(self, query, key, sentence):
-        own, other = num_ends(query, self.lengths), num_ends(key, self.lengths)
-        return (own == other) & (other < size(self.lengths)) & (query >= 0)
+        query_document, key_document = num_ends(query, self.lengths), num_ends(key, self.lengths)
+        return (query_document == key_document) & (key_document < size(self.lengths)) & (query >= 0)
 
 
 @dataclass(frozen=True)

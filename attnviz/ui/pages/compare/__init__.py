@@ -73,7 +73,7 @@ class ComparedSide(Context):
 
     @property
     def before(self) -> Record | None:
-        """The run with whose prediction the sentence about this side compares its own."""
+        """The run without patched activations, whose prediction the sentence about this side names as "before"."""
         return self.run_before
 
     @property
@@ -176,6 +176,7 @@ def _first_b(context: Context, kind: str) -> Choices:
 
 
 def _text(context: Context) -> str:
+    """Return A's text, cut to the largest length of B's text."""
     return context.request.texts[context.sentence][:LONGEST]
 
 
@@ -323,7 +324,7 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
     rows, columns = pair.rows, pair.columns
     tile = size_beside(len(rows), len(columns)).tile
 
-    def select(point: dict) -> None:  # an open page must not hold a record, so this closure does not
+    def select_cell(point: dict) -> None:  # an open page must not hold a record, so this closure does not
         row, column = int(point["query"]), int(point["key"])
         if tile > 1:
             row, column = beside(*_sides(context, b), _cached_apart).largest_in(row // tile, column // tile, tile)
@@ -331,7 +332,7 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
         if None not in chosen:
             put(cell=None if now()["cell"] == chosen else chosen)
 
-    picture(figure, "difference", select="cell", on_click=select, on_escape=lambda: put(cell=None))
+    picture(figure, "difference", select="cell", on_click=select_cell, on_escape=lambda: put(cell=None))
     target = cell or pair.most_cell
     if target is not None:
         most = "" if cell else "Largest difference: "

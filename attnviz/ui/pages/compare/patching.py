@@ -68,25 +68,25 @@ def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
     Raises:
         InputError: if `part` is "pattern" and the texts have different lengths.
     """
-    own, other = (_tokens(side, context.site, part) for side in (context, b))
-    if len(own) == len(other):
+    a_tokens, b_tokens = (_tokens(side, context.site, part) for side in (context, b))
+    if len(a_tokens) == len(b_tokens):
         where = st.selectbox("Positions", ["all positions", "one position"], key="take where", width=140)
         if where == "all positions":
             return ()
     elif part == "pattern":
-        count = f"A has {counted(len(own), 'token')}, B {len(other)}"
+        count = f"A has {counted(len(a_tokens), 'token')}, B {len(b_tokens)}"
         raise InputError(f"{count}, but a pattern needs equally many: take the output or the values.")
-    names = [[f"{visible_text(token.text)} ({i})" for i, token in enumerate(tokens)] for tokens in (own, other)]
-    opens = min(context.cell[0], len(own) - 1) if context.cell else len(own) - 1
-    to = st.selectbox(
-        "In A", range(len(own)), opens, names[0].__getitem__, key=f"take to {len(own)} {opens}", width=150
+    names = [[f"{visible_text(token.text)} ({i})" for i, token in enumerate(tokens)] for tokens in (a_tokens, b_tokens)]
+    first = min(context.cell[0], len(a_tokens) - 1) if context.cell else len(a_tokens) - 1
+    in_a = st.selectbox(
+        "In A", range(len(a_tokens)), first, names[0].__getitem__, key=f"take to {len(a_tokens)} {first}", width=150
     )
     if part == "pattern":
-        return (to,)
-    opens = min(to, len(other) - 1)
-    key = f"take of {len(other)} {opens}"
-    of = st.selectbox("From B", range(len(other)), opens, names[1].__getitem__, key=key, width=150)
-    return (to,) if of == to else (to, of)
+        return (in_a,)
+    first = min(in_a, len(b_tokens) - 1)
+    key = f"take of {len(b_tokens)} {first}"
+    in_b = st.selectbox("From B", range(len(b_tokens)), first, names[1].__getitem__, key=key, width=150)
+    return (in_a,) if in_b == in_a else (in_a, in_b)
 
 
 def _tokens(side: Context, site: Site, part: str) -> tuple[Token, ...]:
@@ -116,10 +116,10 @@ def _effect_map(context: Context, text: str) -> None:
     figure = figures.carried(cache.record(*run), carried, focused=focused, dark=context.dark)
     in_words(carried.in_words())
 
-    def choose(point: dict) -> None:
+    def choose_head(point: dict) -> None:
         put(layer=Site(point["kind"], int(point["layer"])), head=int(point["head"]))
 
-    picture(figure, "carried", select="head", on_click=choose)
+    picture(figure, "carried", select="head", on_click=choose_head)
     quiet(
         "In each run one head takes this part from B. The number is (patched − A) / (B − A), for the logit difference: "
         "0 is as in A, 1 as in B; below 0 the head moves away from B. Click a head to look at it."

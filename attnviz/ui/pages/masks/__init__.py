@@ -67,14 +67,14 @@ def _compose(context: Context, paint: bool) -> None:
         place = st.container()
         rules.draw(context)
         _bias(context)
-    mask, own = rules.acting(context), rules.built_in(context)
+    mask, built_in = rules.acting_mask(context), rules.built_in(context)
     with place:
         if context.source.read_only:
             quiet("This model cannot be changed: rules change the mask that is drawn, not the weights.")
-        elif own is not None:
-            control(st.toggle, f"Built-in mask: {own}", "own_mask", part="in the list")
+        elif built_in is not None:
+            control(st.toggle, f"Built-in mask: {built_in}", "own_mask", part="in the list")
     with left:
-        _effect(context, mask, own or Full())
+        _note_without_effect(context, mask, built_in or Full())
         _empty_rows(context, mask)
     with middle:
         grid = _mask(context, mask, paint)
@@ -92,21 +92,21 @@ def _compose(context: Context, paint: bool) -> None:
 
 def _bias(context: Context) -> None:
     """Draw the choice of biases on the scores and of a softcap, which block no keys."""
-    on = [name for name, bias in BIASES.items() if any(isinstance(part, type(bias)) for part in now()["bias"])]
-    on += ["Softcap"] if now()["softcap"] is not None else []
+    active = [name for name, bias in BIASES.items() if any(isinstance(part, type(bias)) for part in now()["bias"])]
+    active += ["Softcap"] if now()["softcap"] is not None else []
 
-    def step(choices: Choices, names: list[str]) -> Choices:
+    def with_biases(choices: Choices, names: list[str]) -> Choices:
         old = {type(part): part for part in choices["bias"]}
         parts = tuple(old.get(type(bias), bias) for name, bias in BIASES.items() if name in names)
         return choices.put(bias=parts, softcap=(choices["softcap"] or SOFTCAP) if "Softcap" in names else None)
 
     about = "ALiBi lowers the scores of distant keys; a relative bias adds a random number for each distance; a "
     about += "softcap bends scores so that they stay below a bound. None of them blocks a key."
-    options = {"value": on, "selection_mode": "multi", "help": about, "disabled": bool(context.source.read_only)}
-    control(st.pills, "Bias on scores", "bias", [*BIASES, "Softcap"], step=step, part="of the page", **options)
+    options = {"value": active, "selection_mode": "multi", "help": about, "disabled": bool(context.source.read_only)}
+    control(st.pills, "Bias on scores", "bias", [*BIASES, "Softcap"], step=with_biases, part="of the page", **options)
 
 
-def _effect(context: Context, mask: Mask, own: Mask) -> None:
+def _note_without_effect(context: Context, mask: Mask, built_in: Mask) -> None:
     """Show a message if the rules have no effect on this map."""
     size = tuple(map(len, context.tokens))
     if not any(entry.on for entry in rules.stack().entries) or context.source.read_only:
@@ -114,9 +114,9 @@ def _effect(context: Context, mask: Mask, own: Mask) -> None:
     if context.site.kind == "cross" and not context.edits.mask_cross:
         note("The rules do not act on cross-attention; the menu Mask has a switch for that.", "notice")
     elif context.edits.own_mask and max(size) <= MOST_COMPARED:
-        before, after = (part.grid(*size, sentence=context.sentence) for part in (own, mask))
+        before, after = (part.grid(*size, sentence=context.sentence) for part in (built_in, mask))
         if torch.equal(before, after):
-            blocks = "block no cell" if isinstance(own, Full) else "block only cells that the built-in mask blocks"
+            blocks = "block no cell" if isinstance(built_in, Full) else "block only cells that the built-in mask blocks"
             note(f"These rules {blocks} here.", "notice")
 
 
@@ -139,10 +139,10 @@ def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
     if brush:
         act = partial(_paint, context)
 
-        def flip(point: dict) -> None:
+        def flip_cell(point: dict) -> None:
             act({(int(point["query"]), int(point["key"]))})
 
-        picture(figure, "painted mask", select="cell", on_click=flip, on_drag=partial(_drag, act))
+        picture(figure, "painted mask", select="cell", on_click=flip_cell, on_drag=partial(_drag, act))
     else:
         picture(figure, "mask", select="cell", on_click=select, on_escape=lambda: put(cell=None))
     if paint and not brush:
@@ -154,13 +154,13 @@ def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
 
 def _paint(context: Context, cells: set[tuple[int, int]]) -> None:
     """Block or open cells by rules, except cells that the built-in mask blocks, which rules cannot open."""
-    own = rules.built_in(context)
-    if own is not None and context.edits.own_mask:
-        cells = {cell for cell in cells if not own.blocked_by(*cell, sentence=context.sentence)}
+    built_in = rules.built_in(context)
+    if built_in is not None and context.edits.own_mask:
+        cells = {cell for cell in cells if not built_in.blocked_by(*cell, sentence=context.sentence)}
     if cells:
         put(mask=rules.flipped(rules.stack(), cells, sentence=context.sentence))
     else:
-        session().memory["not painted"] = f"The built-in mask ({own}) blocks this: switch it off to open it."
+        session().memory["not painted"] = f"The built-in mask ({built_in}) blocks this: switch it off to open it."
 
 
 def _drag(act, over: dict) -> None:

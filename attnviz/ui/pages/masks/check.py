@@ -101,7 +101,7 @@ def _input(context: Context, lab: str) -> Input | None:
     if queries * keys > MOST_CELLS:
         raise InputError(f"The map has {queries:,} × {keys:,} cells; at most {MOST_CELLS:,} are checked at once.")
     if lab == "check mask":
-        return "mask", rules.acting(context).grid(queries, keys, sentence=context.sentence)
+        return "mask", rules.acting_mask(context).grid(queries, keys, sentence=context.sentence)
     weights = context.record.step(context.site).weights(rules.number(context), sentence=context.sentence)
     return "weights", weights
 
@@ -134,7 +134,7 @@ def _arguments(context: Context, lab: str, checked: Input) -> dict[str, Any]:
     return {
         "kind": None if kind in CONVENTIONS else kind,
         "convention": kind if kind in CONVENTIONS else None,
-        "intent": rules.acting(context) if intent == OF_PAGE else intent,
+        "intent": rules.acting_mask(context) if intent == OF_PAGE else intent,
         "padding": padding,
     }
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError, quoted
-from attnviz.core.masks import Full, Mask, Opened, Painted, Parameter, composable, started
+from attnviz.core.masks import Full, Mask, Opened, Painted, Parameter, composable, initial_mask
 from attnviz.core.masks.text import Entry, Stack, stack_from_text
 from attnviz.core.record import Record
 from attnviz.link import Choices
@@ -100,20 +100,20 @@ def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...
     """Draw a menu of rules, which are appended to the list, and of presets, which replace the list."""
     lengths = lengths if min(lengths) < keys else (max(1, keys - 2),) * len(lengths)  # show two tokens as padding
 
-    def add() -> None:
+    def add_chosen() -> None:
         name = streamlit_internals.peek(f"add {title}")
         if name in PRESETS:
             change(partial(changed, lambda _: preset(name, keys, lengths)))
         elif name in RULES:
-            rule = started(RULES[name], keys, lengths)
+            rule = initial_mask(RULES[name], keys, lengths)
             change(partial(changed, lambda stack: stack.added(Entry(rule, rule.join))))
 
-    def offered(name: str) -> str:
+    def describe(name: str) -> str:
         return literal(
             f"{name}: replaces the rules" if name in PRESETS else f"{name.replace('_', ' ')}: {RULES[name].meaning}"
         )
 
-    st.menu_button(title, names, key=f"add {title}", icon=":material/add:", on_click=add, format_func=offered)
+    st.menu_button(title, names, key=f"add {title}", icon=":material/add:", on_click=add_chosen, format_func=describe)
 
 
 def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
@@ -121,12 +121,12 @@ def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
     mask = entry.mask
     name = next(name for name, (how, negated) in joins.items() if negated == entry.negated and how in ("", entry.join))
 
-    def join(old: Entry, name: str) -> Entry:
+    def with_join(old: Entry, name: str) -> Entry:
         how, negated = joins[name]
         return replace(old, join=how or old.join, negated=negated)
 
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        options = {"value": name, "step": join, "visible": False, "width": 124}
+        options = {"value": name, "step": with_join, "visible": False, "width": 124}
         _control(st.selectbox, f"How rule {i + 1} is joined", i, "join", [*joins], **options)
         with st.container(width="stretch"):
             title = literal(mask.keyword.replace("_", " ") if mask.parameters() else str(mask))
@@ -159,17 +159,17 @@ def _numbers(i: int, mask: Mask, parameter: Parameter) -> None:
     value, name = getattr(mask, parameter.name), parameter.name
     place = parameter.label, i, f"{mask.keyword} {name}"
 
-    def step(old: Entry, typed: int | str) -> Entry:
+    def with_number(old: Entry, typed: int | str) -> Entry:
         numbers = whole_numbers(typed, parameter.label) if isinstance(typed, str) else typed
         return replace(old, mask=replace(old.mask, **{name: numbers}))
 
     if parameter.kind == "cells":
         quiet(f"{counted(len(value), 'cell')} painted by hand")
     elif parameter.kind == "numbers":
-        _control(st.text_input, *place, value=", ".join(map(str, value)), step=step, width=190, max_chars=300)
+        _control(st.text_input, *place, value=", ".join(map(str, value)), step=with_number, width=190, max_chars=300)
     elif value is not None:
         bounds = min(parameter.least, value), max(parameter.most, value)
-        _control(st.number_input, *place, *bounds, value=value, step=step, width=110)
+        _control(st.number_input, *place, *bounds, value=value, step=with_number, width=110)
 
 
 def whole_numbers(text: str, label: str) -> tuple[int, ...]:
@@ -266,7 +266,7 @@ def built_in(context: Context) -> Mask | None:
     return _mask_of_call(original, context.site, number(context), context.sentence)
 
 
-def acting(context: Context) -> Mask:
+def acting_mask(context: Context) -> Mask:
     """Return the mask that acts at the call in view; for a read-only model, the built-in mask joined with the rules."""
     rules = stack().mask()
     if not context.source.read_only:
@@ -275,5 +275,5 @@ def acting(context: Context) -> Mask:
             return mask or Full()
         if rules is None or not context.edits.own_mask or context.edits.mask_at(context.site.kind) != rules:
             return mask
-    own = built_in(context)
-    return own & rules if own is not None and rules is not None else own or rules or Full()
+    original = built_in(context)
+    return original & rules if original is not None and rules is not None else original or rules or Full()

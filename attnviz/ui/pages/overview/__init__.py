@@ -26,7 +26,7 @@ CIRCUITS = {
     "previous_token": ("Previous token", "QK circuit of the vectors of positions: mean weight on the position before."),
     "induction": (
         "Induction",
-        "QK circuit through an earlier head. 1: queries match keys that attended to their token.",
+        "QK circuit through an earlier head. 1: each query matches the keys that attended to its token in that head.",
     ),
 }
 """Title and meaning of each metric of a head's circuits."""

@@ -116,7 +116,7 @@ def _query(label: str, context: Context, kind: str, tokens: tuple[Token, ...], o
     position = cell[0] if cell and is_same_text else opening
     last = max(site for site in context.source.sites if site.kind == kind)
 
-    def step(choices: Choices, position: int) -> Choices:
+    def with_position(choices: Choices, position: int) -> Choices:
         return (choices if is_same_text else choices.put(layer=last)).put(cell=(position, 0))
 
     return control(
@@ -125,7 +125,7 @@ def _query(label: str, context: Context, kind: str, tokens: tuple[Token, ...], o
         "cell",
         options,
         value=position if position in options else options[-1],
-        step=step,
+        step=with_position,
         part=label,
         format_func={i: f"{visible_text(tokens[i].text)} ({i})" for i in options}.get,
         width=170,
@@ -136,7 +136,7 @@ def _word(label: str, name: str, likely: list[str], opening: str | None) -> str 
     """Draw the choice of a word of the vocabulary, one of the most probable or typed; `opening` is the default."""
     word = now()[name] or opening
 
-    def step(choices: Choices, typed: str | None) -> Choices:
+    def with_word(choices: Choices, typed: str | None) -> Choices:
         typed = typed and typed.replace("␣", " ")[:LONGEST]
         return choices.put(**{name: None if typed in ("", opening) else typed})
 
@@ -146,7 +146,7 @@ def _word(label: str, name: str, likely: list[str], opening: str | None) -> str 
         name,
         [*dict.fromkeys([*likely, *filter(None, [word])])],
         value=word,
-        step=step,
+        step=with_word,
         index=None,
         placeholder="no other word",
         accept_new_options=True,

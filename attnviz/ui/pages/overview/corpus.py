@@ -43,7 +43,10 @@ COLUMNS = {
     "spread": ("Std. dev.", "Standard deviation over texts."),
 }
 ROLES = {
-    "often": ("Looks there", "Share of the rows whose largest weight is on the key of the role."),
+    "often": (
+        "Looks there",
+        "Share of rows whose largest weight is on the key that the role names, such as the previous token.",
+    ),
     "on": ("Correct, head on", "Share of correct predictions with all heads on."),
     "off": ("Correct, head off", "Share of correct predictions with this head off."),
 }

@@ -79,11 +79,11 @@ def every_head(context: Context) -> dict[str, Figure]:
     with st.container(horizontal=True, gap="medium", key="heads-beside"):
         with st.container(width="content", key="every-map"):
 
-            def click(point: Mapping[str, Any]) -> None:
+            def open_head(point: Mapping[str, Any]) -> None:
                 site, head = place_of(point)
                 open_page("Heads", layer=site, head=head)
 
-            picture(figure, "every", select="head", on_click=click)
+            picture(figure, "every", select="head", on_click=open_head)
             quiet("Each map is one head: rows are queries, columns are keys. Click one to open it on Heads.")
         with st.container(width="stretch", key="beside"):
             _verdict(swept)
@@ -251,7 +251,7 @@ def choose_row(context: Context, rows: pd.DataFrame, names: list[str], columns: 
         memory.update({name: chosen, f"{name} rev": memory.get(f"{name} rev", 0) + 1})
     key = f"{name} {memory.get(f'{name} rev', 0)}"
 
-    def select() -> None:
+    def choose_selected() -> None:
         memory[name] = selected = [*streamlit_internals.peek(key)["selection"]["rows"]]
         if selected:
             choose(rows.iloc[selected[0]])
@@ -259,7 +259,7 @@ def choose_row(context: Context, rows: pd.DataFrame, names: list[str], columns: 
     st.dataframe(
         rows.assign(name=[site.brief(head) for site, head in places])[["name", *names]],
         key=key,
-        on_select=select,
+        on_select=choose_selected,
         selection_mode="single-row",
         selection_default={"selection": {"rows": chosen, "columns": [], "cells": []}},
         column_config=columns,

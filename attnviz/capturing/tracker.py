@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from attnviz.capturing.axes import Lead, why_not
-from attnviz.capturing.call import Call, goes_on, score_fields, used_keys
+from attnviz.capturing.call import Call, keys_in_cache, score_fields, used_keys
 from attnviz.capturing.call_site import CallPlace, Places, Sites, kind, positions
 from attnviz.capturing.seen import Capture
 from attnviz.core.edits import Edits, Site
@@ -23,7 +23,7 @@ from attnviz.core.tap import Tap, silence
 from attnviz.core.windows import WindowGrid
 
 
-class Watched:
+class Tracker:
     """Keeps the attention calls of one model in one thread, and applies edits to them."""
 
     def __init__(self, model: nn.Module, edits: Edits, heads: int | None, sites: Mapping[Site, str]):
@@ -34,7 +34,7 @@ class Watched:
         self.softmaxes: list[Any] = []
         self._last: tuple[CallPlace, Call] | None = None
         self._latest: dict[Site, Call] = {}
-        self._unsorted: tuple[Call, Tensor] | None = None
+        self._order_unknown: tuple[Call, Tensor] | None = None
 
     def place(self, tensors: tuple[Tensor, ...]) -> CallPlace | None:
         """Find the place of the current call in the model; None if the call cannot be captured.
@@ -51,23 +51,25 @@ class Watched:
         return place
 
     def name(self, place: CallPlace) -> str:
+        """Name the module of a call; the model itself has the name of its class."""
         return place.name or self.captured.name
 
     def num_heads(self) -> set[int]:
-        """Possible numbers of heads of the running module: `heads` of the user, else its attributes."""
+        """Find the possible head counts of the running module: `heads` of the user, else those in its attributes."""
         place = self._places.now() if self.heads is None else None
         return place.module_heads if place is not None else {self.heads} - {None}
 
     def lead(self, place: CallPlace, axes: tuple[int, ...]) -> Lead:
+        """Determine which of the axes before (n, d) of a call hold sentences and heads; raise ShapeError if unclear."""
         return Lead.of(axes, self.heads, place.module_heads, place.batches)
 
     def begin_softmax(self, softmax: Any) -> None:
-        """Register a softmax until its weights meet values; of the older softmaxes that wait, only the last 7 stay."""
-        waiting = [softmax for softmax in self.softmaxes if not softmax.is_met][-7:]
+        """Remember a softmax until its weights are multiplied by values, and at most 7 older ones, to limit memory."""
+        pending = [other for other in self.softmaxes if not other.is_met][-7:]
         for other in self.softmaxes:
-            if other not in waiting:
+            if other not in pending:
                 other.forget()
-        self.softmaxes = [*waiting, softmax]
+        self.softmaxes = [*pending, softmax]
         self.captured.softmaxes.append(softmax)
 
     def find_softmax(self, tensor: Tensor) -> tuple[Any, tuple[int, ...]] | None:
@@ -81,21 +83,27 @@ class Watched:
     def await_order(self, call: Call | None, output: Tensor) -> None:
         """Remember an output whose first axis joins sentences and heads, (B·H, Q, d_v), for `check_order`."""
         is_joined = output.dim() == 3 and call is not None and min(call.shape[:2]) > 1
-        self._unsorted = (call, output.detach().clone()) if is_joined and len(output) == prod(call.shape[:2]) else None
+        is_unknown = is_joined and len(output) == prod(call.shape[:2])
+        self._order_unknown = (call, output.detach().clone()) if is_unknown else None
 
     def check_order(self, result: Any) -> None:
-        """Refuse the remembered call if `result`, which concatenates its heads, shows heads before sentences."""
-        call, output = self._unsorted
+        """Refuse the call of `await_order` if `result` shows that its first axis has heads before sentences.
+
+        A result that concatenates the heads of a token shows the order: its second head is the output of (sentence 0,
+        head 1), which is at index 1 if sentences come first, and at index B if heads come first.
+        """
+        call, output = self._order_unknown
         batch, heads, width = *call.shape[:2], output.shape[-1]
         if not isinstance(result, Tensor) or result.shape[-1:] != (heads * width,) or result.numel() != output.numel():
             return
-        second = result.detach().reshape(-1, heads * width)[0, width : 2 * width]
-        is_head, is_sentence = (torch.allclose(second, output[index, 0], 1e-3, 1e-5) for index in (1, batch))
-        if is_sentence and not is_head:
+        second_head = result.detach().reshape(-1, heads * width)[0, width : 2 * width]
+        pairs = ((second_head, output[index, 0]) for index in (1, batch))
+        sentences_first, heads_first = (torch.allclose(*pair, 1e-3, 1e-5) for pair in pairs)
+        if heads_first and not sentences_first:
             name = call.name or "the model"
             call.refused = f"{name} joins heads before sentences in one axis: run it on one sentence at a time"
-        if is_head or is_sentence:
-            self._unsorted = None
+        if sentences_first or heads_first:
+            self._order_unknown = None
 
     def call(self, place: CallPlace, is_causal: bool, **parts: Any) -> Call:
         """Create the `Call` for the current call from its fields `parts`, with its site; `is_causal` as in `kind`."""
@@ -119,10 +127,10 @@ class Watched:
             return False
         after = replace(before, **parts)
         is_step = before.weights_only and after.shape[2] == 1  # of a recurrent decoder
-        return (before.site.kind != "cross" or is_step) and goes_on(before, after) is not None
+        return (before.site.kind != "cross" or is_step) and keys_in_cache(before, after) is not None
 
     def edits_of(self, call: Call) -> Edits:
-        """Adapt the edits to one call, which may have queries after cached ones, or a single head of several."""
+        """Adapt the edits to one call: shift the mask behind cached keys, and select the head of a single-head call."""
         edits, site = call.in_windows(self.edits), call.site
         if call.offset and edits.mask is not None:
             edits = replace(edits, mask=edits.mask.shifted(call.offset))
@@ -144,8 +152,8 @@ class Watched:
         return copy
 
     def _refuse_parts(self, call: Call, place: CallPlace) -> None:
-        """Refuse a call that covers only some input positions of its module: one of several windows on the axis of
-        heads, or a piece, if one method makes several calls."""
+        """Refuse a call that attends to only a part of the input of its module: windows that are on the axis of heads,
+        or one of several calls that a method makes for pieces of the input."""
         (batch, heads, queries, _), name = call.shape, call.name or "the model"
         for sentences, length in positions(place.frame) if heads not in {1, *self.num_heads()} else ():
             if queries < length and length % queries == 0 and batch * heads * queries == sentences * length:
@@ -156,32 +164,38 @@ class Watched:
         frames = [(place.frame, last_place.frame)]
         if place.above and last_place.above and place.module is last_place.module:
             frames.append((place.above[1], last_place.above[1]))
-        input_sizes = next((positions(stack) for stack, last_place in frames if stack is last_place), ())
+        input_sizes = next((positions(frame) for frame, last_frame in frames if frame is last_frame), ())
         if input_sizes and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in input_sizes):
             for piece in (call, last_call):
                 piece.refused = f"{piece.name or 'the model'} computes attention in pieces, not as one map"
 
-    def edited(self, call: Call, own: Tensor, dropout_p: float) -> Tensor:
-        """The output of a call with the edits, (B, H, Q, d_v); if only heads are off, other outputs stay exact."""
+    def edited_output(self, call: Call, original: Tensor, dropout_p: float) -> Tensor:
+        """Compute the output of a call with the edits, (B, H, Q, d_v), from the `original` output of the model.
+
+        If the edits only switch heads off, the outputs of all other heads stay bitwise the same.
+        """
         site, edits = call.site, self.edits_of(call)
         if not touches_weights(edits, site):
-            return silence(own, edits.off(site), edits.off_alone(site))
+            return silence(original, edits.off(site), edits.off_alone(site))
         with torch.autocast(call.query.device.type, enabled=False), torch.device(call.query.device):
             tap = Tap(edits, keep=False)
             return tap.attend(**call.computed_from(), value=call.value, site=site, dropout_p=dropout_p)
 
-    def edited_weights(self, call: Call, own: Tensor, scores: Tensor | None) -> Tensor:
-        """Compute the weights of a call with the edits, (B, H, Q, K), from the model's scores, or from queries and keys
-        if the edits need them; raise AttnvizError if these are needed, but only weights are known."""
+    def edited_weights(self, call: Call, original: Tensor, scores: Tensor | None) -> Tensor:
+        """Compute the weights of a call with the edits, (B, H, Q, K); `original` are the weights of the model.
+
+        They are computed from `scores`, the scores of the model, if given, or from queries and keys if the edits need
+        these. Raise AttnvizError if the edits need queries and keys, but only the weights are known.
+        """
         site, edits = call.site, self.edits_of(call)
         if not touches_weights(edits, site):
-            return silence(own, edits.off(site), edits.off_alone(site))
+            return silence(original, edits.off(site), edits.off_alone(site))
         scoring = edits.at(site, Scoring())
         needs_products = scoring.scale is not None or scoring.softcap is not None or not edits.own_mask
         if call.weights_only and needs_products:
             problem = "only the weights are known, so scale, softcap and the built-in mask cannot be changed"
             raise AttnvizError(f"At {site} ({call.name or 'the model'}) {problem}.")
-        with torch.autocast(own.device.type, enabled=False), torch.device(own.device):
+        with torch.autocast(original.device.type, enabled=False), torch.device(original.device):
             computed = call.computed_from()
             if scores is not None and not needs_products:
                 computed = score_fields(scores, call.mask, call.scoring.empty_rows)
@@ -199,7 +213,7 @@ def _with_windows(call: Call, place: CallPlace) -> Call:
     grid = _grid(place.frame) if queries == keys and not call.weights_only else None
     if grid is None or grid.size**2 != queries or batch % grid.count or not isinstance(call.mask, Tensor | None):
         return call
-    split = grid.apart(call.mask, sum(call.scoring.bias) if call.scoring.bias else None, batch)
+    split = grid.split_mask(call.mask, sum(call.scoring.bias) if call.scoring.bias else None, batch)
     if split is None:
         return call
     mask, bias = split
@@ -208,7 +222,7 @@ def _with_windows(call: Call, place: CallPlace) -> Call:
 
 
 def _grid(frame: FrameType) -> WindowGrid | None:
-    """The windows of the running block, from rows and columns of patches, size and shift; None if it has no windows."""
+    """Read the windows of the running block: rows and columns of patches, size and shift; None if it has no windows."""
     for above, _ in walk_stack(frame):
         block, sides = above.f_locals.get("self"), above.f_locals.get("input_dimensions") or ()
         numbers = [*sides, getattr(block, "window_size", None), getattr(block, "shift_size", None)]
