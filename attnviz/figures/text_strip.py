@@ -24,18 +24,18 @@ from attnviz.figures.head import called, heads_in_name
 from attnviz.figures.lines import window_notes
 
 MOST_TOKENS, FEW, LONGEST = 400, 40, 24
-"""Most tokens drawn, most tokens with a weight under each, and most code points of a token."""
+"""Maximum numbers: tokens drawn, tokens if each has its weight below it, and code points of a token."""
 WIDTH, WIDER, SIZE, HIGH, LARGER = 560, 620, 15, 26, 1.4
 """Pixels: line width in a file and on a screen, type size, and height of a token; factor for few tokens on a screen."""
 BLANK, BETWEEN = 5.0, 8
-"""Pixels between two words (pieces of a word stand closer), and between two lines."""
+"""Pixels between two words (pieces of a word have less space), and between two lines."""
 
 SIDES = ("from", "to")
 """Direction of the attention: from the chosen token to each key, or from each query to the chosen token."""
 TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("says", "cell"))
 PLACES = ("x", "x2", "y", "y2", "text", "number")
 LOOKS = ("fill", "ink", "stroke", "stroke_width", "query", "key", "rev", *dict(TOOLTIP))
-"""Columns of a table of tokens: their places, and their colors, positions and tooltips."""
+"""Columns of a table of tokens: their places and texts; their colors, positions and tooltips."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +82,13 @@ class TokenWeights(SiteFigure):
 
     @property
     def ends(self) -> tuple[Groups, Groups]:
-        """Side that has the chosen token, and side whose tokens are shaded."""
+        """Tokens of the side that has the chosen token, and tokens of the other side, which are shaded."""
         parts = self.window.queries, self.window.keys
         return parts if self.side == "from" else parts[::-1]
 
     @cached_property
     def index(self) -> int:
+        """Index of the chosen token among the drawn tokens of its side."""
         return self.ends[0].index_of(self.position)
 
     @cached_property
@@ -114,8 +115,8 @@ class TokenWeights(SiteFigure):
     def one_text(self) -> bool:
         """Whether queries and keys are the same tokens."""
         queries, keys = self.window.queries, self.window.keys
-        same = np.array_equal(queries.starts, keys.starts) and queries.labels == keys.labels
-        return self.site.kind != "cross" and same
+        is_equal = np.array_equal(queries.starts, keys.starts) and queries.labels == keys.labels
+        return self.site.kind != "cross" and is_equal
 
     @property
     def is_off(self) -> bool:
@@ -127,7 +128,7 @@ class TokenWeights(SiteFigure):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about the view and, if only a window is drawn, about that."""
+        """Sentences about merged or hidden tokens and, if only some tokens are drawn, about their positions."""
         return [*self.window.notes, *window_notes(self.window, self.attention_view, "one strip")]
 
     @property
@@ -179,7 +180,7 @@ class TokenWeights(SiteFigure):
         return blocked_by(self.cells.reasons[rule]) if state == BLOCKED else MAY_ATTEND
 
     def looks(self, part: Groups, colors: Theme, *, is_shaded: bool) -> list[dict]:
-        """Build rows of the token table: colors, selection by a click and tooltip of each token of a part."""
+        """Build the rows of the token table for one side: colors, selected position and tooltip of each token."""
         chosen, is_key = axes.names(self.ends[0])[self.index], is_shaded == (self.side == "from")
         is_query = (is_shaded and not self.one_text) != (self.side == "from")
         shades, rows = self.scale.ramp().shade(self.weights), []
@@ -212,7 +213,10 @@ class TokenWeights(SiteFigure):
 
 @dataclass(frozen=True, eq=False)
 class TextStrip(TokenWeights):
-    """Sentence shaded by attention from or to one token; with cross-attention, both texts. `selected` is outlined."""
+    """Sentence shaded by attention from or to one token; with cross-attention, both texts.
+
+    The token of the cell `selected` is outlined.
+    """
 
     def draw(self) -> Views:
         tokens, captions, height = self._layout
@@ -243,6 +247,7 @@ class TextStrip(TokenWeights):
 
     @property
     def _larger(self) -> float:
+        """Factor of all sizes: larger on a screen if there are few tokens."""
         return LARGER if self.on_screen and max(map(len, self.ends)) <= FEW else 1
 
     @cached_property
@@ -277,6 +282,7 @@ class TextStrip(TokenWeights):
         return tokens, captions, y
 
     def _number(self, i: int) -> str:
+        """Format the weight of a shaded token, which is written below it."""
         weight = self.weights[i]
         if np.isnan(weight):
             return "NaN"
@@ -302,6 +308,7 @@ def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> lis
     """
 
     def broken(most: float) -> list[tuple[float, int]]:
+        """Break the tokens into lines of at most `most` pixels."""
         places, end, line = [], 0.0, 0
         for i, (width, gap) in enumerate(zip(widths, gaps, strict=True)):
             x = end + gap if i else end
