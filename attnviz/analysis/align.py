@@ -120,12 +120,12 @@ def compare_in_tiles(a: Side, b: Side, rows: range, columns: range, tile: int) -
 def _variation(sums: Tensor, totals: Tensor) -> np.ndarray:
     """Compute the total variation of each row, (rows,), from sums of A, B and |A - B| over some keys, (3, rows).
 
-    All other keys count as one: their sums follow from the `totals` of A and B over all keys, (2, rows). A row whose
-    totals are not 1 is not a distribution and has NaN.
+    All other keys count as one key: its weights follow from the `totals` of A and B over all keys, (2, rows). A row
+    whose totals are not 1 is not a distribution and has NaN.
     """
-    others = (totals[0] - sums[0]) - (totals[1] - sums[1])
+    other_keys = (totals[0] - sums[0]) - (totals[1] - sums[1])
     is_distribution = (totals.isfinite() & ((totals - 1).abs() < 1e-3)).all(0)
-    return ((sums[2] + others.abs()) / 2).where(is_distribution, torch.nan).numpy()
+    return ((sums[2] + other_keys.abs()) / 2).where(is_distribution, torch.nan).numpy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,8 +261,9 @@ def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = 
         InputError: if fewer than half of the tokens have a counterpart, or maps of different texts are too large.
     """
     if written(a.record, a.site) != written(b.record, b.site):
-        left, right = (f"{side.site.kind} attention of {side.record.source}" for side in (a, b))
-        raise InputError(f"A is {left} and B is {right}: they are over different texts, so they cannot be subtracted.")
+        sites = (f"{side.site.kind} attention of {side.record.source}" for side in (a, b))
+        what = "A is {} and B is {}: they are over different texts".format(*sites)
+        raise InputError(f"{what}, so they cannot be subtracted.")
     queries, keys = max((tuple(map(len, side.tokens)) for side in (a, b)), key=math.prod)
     if queries * keys > MOST_CELLS and a.tokens != b.tokens:
         size = f"A map of {queries:,} x {keys:,} is too large to compare with that of another text"

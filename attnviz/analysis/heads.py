@@ -140,10 +140,10 @@ def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRIC
 def seconds(record: Record, sentence: int = 0) -> float:
     """Estimate the seconds of `head_metrics`, by measuring a few rows."""
     step = max(record.steps, key=lambda step: step.shape[2] * step.shape[3])
-    begin, rows, texts = perf_counter(), min(32, step.shape[2]), range(sentence, sentence + 1)
+    start, rows, texts = perf_counter(), min(32, step.shape[2]), range(sentence, sentence + 1)
     block = next(batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64))
     sums_of(record, replace(block, rows=slice(0, rows), position=torch.arange(rows)))
-    return (perf_counter() - begin) * weights_of_all(record.steps) / (rows * step.num_heads * step.shape[3])
+    return (perf_counter() - start) * weights_of_all(record.steps) / (rows * step.num_heads * step.shape[3])
 
 
 @dataclass(frozen=True)

@@ -136,9 +136,9 @@ def pushed(
         raise InputError(f"{what}; these do: {', '.join(map(str, stream.weights.sites))}.")
     if not 0 <= head < stream.weights.num_heads[site]:
         raise InputError(f"There is no head {head}; there are {stream.weights.num_heads[site]}, counted from 0.")
-    most = (len(prediction.vocabulary) - len(prediction.special)) // 2
-    if not 1 <= count <= most:
-        raise InputError(f"The count of words is {count}; it must be from 1 to {most}.")
+    limit = (len(prediction.vocabulary) - len(prediction.special)) // 2
+    if not 1 <= count <= limit:
+        raise InputError(f"The count of words is {count}; it must be from 1 to {limit}.")
     parts, window = [], slice(positions.start, positions.stop)
     written = written_by_heads(record, site, window, sentence=sentence)[0][head]
     final = stream.final[sentence, window]

@@ -82,13 +82,13 @@ class PredictedWord:
 
 def predicted_words(record: Record, *, sentence: int = 0) -> tuple[PredictedWord, ...]:
     """Find the most probable word after each token (padding excluded), or in each blank of a fill-in model."""
-    prediction, read = predicting(record), record.read[sentence]
-    positions = list(range(read.length) if prediction.blanks is None else prediction.blanks[sentence])
+    prediction, text = predicting(record), record.read[sentence]
+    positions = list(range(text.length) if prediction.blanks is None else prediction.blanks[sentence])
     logits = prediction.logits[sentence, positions].double()
-    most, words = logits.max(-1)
-    rows = zip(positions, words.tolist(), (most - logits.logsumexp(-1)).exp().tolist(), strict=True)
+    largest, words = logits.max(-1)
+    rows = zip(positions, words.tolist(), (largest - logits.logsumexp(-1)).exp().tolist(), strict=True)
     return tuple(
-        PredictedWord(read.labels[position], NOT_A_NUMBER if isnan(p) else prediction.vocabulary[i], p, position)
+        PredictedWord(text.labels[position], NOT_A_NUMBER if isnan(p) else prediction.vocabulary[i], p, position)
         for position, i, p in rows
     )
 
@@ -146,8 +146,8 @@ def most_changed(before: Record, after: Record, *, sentence: int = 0) -> int | N
         if read_alike(before, after, position, sentence=sentence):
             old, new = (_probabilities(record, position, sentence) for record in (before, after))
             variation[position] = float((new - old).abs().sum()) / 2
-    most = max(variation, key=lambda position: (isnan(variation[position]), variation[position]), default=None)
-    return None if most is None or variation[most] <= 1e-6 else most
+    position = max(variation, key=lambda position: (isnan(variation[position]), variation[position]), default=None)
+    return None if position is None or variation[position] <= 1e-6 else position
 
 
 def _probabilities(record: Record, position: int, sentence: int) -> Tensor:

@@ -183,9 +183,9 @@ def composition(circuits: Circuits, kind: str = "k", *, model: str = "", **style
 def _composition_size(counts: tuple[int, int], heads_per_layer: int) -> Size:
     """Compute the size of the cells; if labels of all heads do not fit, only first heads of layers are labeled."""
     side = float(np.clip(WIDE // max(counts), SMALLEST, LARGEST))
-    every = next((n for n in [1, *(heads_per_layer * 2**power for power in range(12))] if n * side >= ROOM), 1)
+    step = next((n for n in [1, *(heads_per_layer * 2**power for power in range(12))] if n * side >= ROOM), 1)
     form = "rectangles" if counts[0] * counts[1] <= MOST_CELLS else "pixels"
-    return Size(form, side, *counts, every=every)
+    return Size(form, side, *counts, every=step)
 
 
 def _head_texts(heads: Sequence[tuple[Site, int]]) -> tuple[list[str], list[str]]:

@@ -153,10 +153,7 @@ def _variation_column(comparison: AlignedPair, tile: int) -> RowEnd:
 
 
 def _side(comparison: AlignedPair, axis: int, end: int) -> GridSide:
-    """Make the rows (`axis` 0) or columns (1) of the map of A (`end` 0), B (1) or A - B (2).
-
-    Only A - B, which is drawn first, has labels at its rows.
-    """
+    """Make the rows (`axis` 0) or columns (1) of A (`end` 0), B (1) or A - B (2); rows of A and B have no labels."""
     both, pairs = _tokens(comparison, axis), (comparison.rows, comparison.columns)[axis]
     labels, names = () if axis == 0 and end < 2 else [*map(_label, both)], [*map(_place_name, both, pairs)]
     return GridSide(
@@ -245,14 +242,15 @@ def lines_of(comparison: AlignedPair) -> list[str]:
 
 
 def _text(side: Side) -> str:
+    """Return the input text of a side."""
     return side.record.sentences[side.sentence].text
 
 
 def _label(both: Both) -> str:
     """Return the label of a row or column: "cat → dog", or "down (B)" if only B has the token."""
     texts = [None if token is None else axes.short(token.text, LONGEST_LABEL) for token in both]
-    alone = next((f" ({side})" for side, text in zip("BA", texts, strict=True) if text is None), "")
-    return " → ".join(dict.fromkeys(text for text in texts if text is not None)) + alone
+    ending = next((f" ({side})" for side, text in zip("BA", texts, strict=True) if text is None), "")
+    return " → ".join(dict.fromkeys(text for text in texts if text is not None)) + ending
 
 
 def _token(both: Both, end: int) -> Token:

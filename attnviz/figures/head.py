@@ -201,10 +201,7 @@ def _state(case: int, rule: CellState | None, policy: str) -> CellState:
 
 
 def arrays_of(view: AttentionView, head: int | str) -> dict[str, np.ndarray]:
-    """Return the arrays to export: all cells or, above `MOST_CELLS` cells, tiles.
-
-    A tile has its largest weight, the position of this weight, and the sum of its weights.
-    """
+    """Return the arrays to export: all cells or, above `MOST_CELLS`, tiles with largest weight, its position, sum."""
     queries, keys = len(view.queries), len(view.keys)
     tile = 1 if queries * keys <= tables.MOST_CELLS else size_of(queries, keys).tile
     cells = view.cells([head], tile)[0]
@@ -300,5 +297,5 @@ def _bin_name(row) -> str:
     """Name a bin: "itself", "4–7 before"."""
     if not row.nearest:
         return "itself"
-    near, far = abs(row.nearest), abs(row.furthest)
-    return f"{near:,}{f'–{far:,}' if far != near else ''} {'before' if row.nearest < 0 else 'after'}"
+    first, last = abs(row.nearest), abs(row.furthest)
+    return f"{first:,}{f'–{last:,}' if last != first else ''} {'before' if row.nearest < 0 else 'after'}"

@@ -84,8 +84,8 @@ class Layout(NamedTuple):
 def in_rows(heads: Sequence[Head], texts: Sequence[str], across: int, side: int, height: int, above: int) -> Layout:
     """Lay out heads in rows of `across` thumbnails, with their texts above them."""
     x, y = side + GAP, height + above + GAP
-    places = ((i % across * x, i // across * y) for i in range(len(heads)))
-    thumbnails = [(head, *place, text) for head, place, text in zip(heads, places, texts, strict=True)]
+    corners = ((i % across * x, i // across * y) for i in range(len(heads)))
+    thumbnails = [(head, *corner, text) for head, corner, text in zip(heads, corners, texts, strict=True)]
     return Layout(side, height, above, thumbnails)
 
 

@@ -138,23 +138,24 @@ class HeadLines(SiteFigure):
         return FigureFacts(what=f"Lines · {name}", subject=subject, **facts)
 
     def _in_words(self) -> str:
-        more = len(self.heads) - MOST_HEADS
+        left_out = len(self.heads) - MOST_HEADS
         heads = [sentences.head(self._window, head) for head in self.heads[:MOST_HEADS]]
-        rest = [f"{more} more heads."] if more > 0 else []
+        rest = [f"{left_out} more heads."] if left_out > 0 else []
         return " ".join(["Lines from queries to keys.", *heads, *rest, *map(as_sentence, self.edges.notes)])
 
     def _table(self) -> pd.DataFrame:
         """Table with one row per line, the largest weight first: head, query, query_token, key, key_token, weight."""
         edges = self.edges
         columns = {"head": [self.heads[i] for i in edges.heads[::-1]]}
-        for side, part, places in zip(SIDES, self._sides, (edges.rows, edges.columns), strict=True):
-            columns[side] = part.starts[places[::-1]]
-            columns[f"{side}_token"] = [part.labels[i] for i in places[::-1]]
+        for side, part, indices in zip(SIDES, self._sides, (edges.rows, edges.columns), strict=True):
+            columns[side] = part.starts[indices[::-1]]
+            columns[f"{side}_token"] = [part.labels[i] for i in indices[::-1]]
         table = pd.DataFrame(columns | {"weight": edges.weights[::-1]})
         table.attrs["note"] = " ".join(map(as_sentence, (*self._window.notes, *edges.notes)))
         return table
 
     def _arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays to export: ends, weight and head of each line, and the tokens of both sides."""
         numbers = {f"line_{name}": self.table[name].to_numpy() for name in ("query", "key", "weight")}
         heads = {"line_head": text_array([str(head) for head in self.table["head"]])}
         tokens = zip(SIDES, self._sides, strict=True)
@@ -185,6 +186,7 @@ class HeadLines(SiteFigure):
         return Views(marks.whole(chart | {"params": params, "title": title_spec()}, self.colors), self._data())
 
     def _data(self) -> dict[str, Table]:
+        """Build the tables of the chart: titles, lines, tokens of both sides, and the legend."""
         edges, colors = self.edges, self.colors
         notes = [*subtitles(self.record, self), self.attention_view.window, *self._window.notes, *edges.notes]
         heads = zip(self._names, self._inks, strict=True) if len(self.heads) > 1 else ()

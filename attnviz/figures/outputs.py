@@ -165,7 +165,7 @@ def change(before: Record, after: Record, *, sentence: int = 0, **style: Any) ->
     Raises:
         InputError: if the runs cannot be compared.
     """
-    moved, read = analysis.output_change(before, after, sentence).numpy(), after.read[sentence]
+    moved, text = analysis.output_change(before, after, sentence).numpy(), after.read[sentence]
     order = np.argsort(-np.nan_to_num(moved, nan=np.inf, posinf=np.inf), kind="stable")
     indices = sorted(order[:MOST_BARS].tolist())  # NaN counts as the largest: it must not be missed
     facts = FigureFacts(
@@ -174,17 +174,17 @@ def change(before: Record, after: Record, *, sentence: int = 0, **style: Any) ->
         origin="file",
         subject=("change",),
         table=partial(tables.change_table, before, after, sentence=sentence),
-        words=partial(sentences.change, moved, read.labels[: len(moved)]),
+        words=partial(sentences.change, moved, text.labels[: len(moved)]),
     )
     bars = Bars(
         lines=[
             MOVED,
             f"the {len(indices)} of {len(moved)} tokens that moved most" if len(indices) < len(moved) else "",
         ],
-        names=[short(read.tokens[i].text) for i in indices],
+        names=[short(text.tokens[i].text) for i in indices],
         columns=[Column(values=moved[indices].tolist())],
         length=240,
-        quiet=[row for row, i in enumerate(indices) if read.tokens[i].special],
+        quiet=[row for row, i in enumerate(indices) if text.tokens[i].special],
     )
     return BarChart(facts=facts, bars=bars, record=after, sentence=sentence, **style)
 
@@ -252,8 +252,8 @@ def _drawn_rows(table: pd.DataFrame, *, is_compared: bool) -> pd.DataFrame:
         return table.head(MOST_BARS)
     now, old = table["word"].fillna(NOTHING), table["word_before"].fillna(NOTHING)
     moved = (table["probability"] - table["probability_before"]).abs().fillna(0).where(now == old, 1.0)
-    most = moved.sort_values(ascending=False, kind="stable").index[:MOST_BARS]
-    table = table.assign(differs=now != old, word=now, word_before=old).loc[most]
+    rows = moved.sort_values(ascending=False, kind="stable").index[:MOST_BARS]
+    table = table.assign(differs=now != old, word=now, word_before=old).loc[rows]
     return table.sort_values(["differs", "position"], ascending=[False, True])
 
 
@@ -265,9 +265,9 @@ def _row_notes(table: pd.DataFrame, num_drawn: int) -> list[str]:
         part = "the {} of {} rows that changed most" if is_compared else "the first {} of {} rows"
         notes.append(part.format(num_drawn, count))
     if is_compared and count:
-        others = int(table["word"].fillna(NOTHING).ne(table["word_before"].fillna(NOTHING)).sum())
-        changed = f"another word than before: {others} of {count} rows, first"
-        notes.append(changed if others else "every word is as before the change")
+        num_changed = int(table["word"].fillna(NOTHING).ne(table["word_before"].fillna(NOTHING)).sum())
+        changed = f"another word than before: {num_changed} of {count} rows, listed first"
+        notes.append(changed if num_changed else "every word is as before the change")
     return notes
 
 

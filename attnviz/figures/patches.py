@@ -120,6 +120,7 @@ class PatchImage(TokenWeights):
         return replace(cells, weights=np.array([[by_position[start] for start in starts]]))
 
     def state(self, i: int) -> str:
+        """Describe the state of the cell of one shaded token, also of a sink that is left out."""
         is_set_aside = self.less == "sinks" and np.isnan(self.weights[i])
         return "a sink, set aside" if is_set_aside else super().state(i)
 
@@ -129,8 +130,8 @@ class PatchImage(TokenWeights):
 
     def _arrays(self) -> dict[str, np.ndarray]:
         boxes = [token.box for token in self.ends[1].tokens]
-        places = [[box.picture, box.left, box.top, box.right, box.bottom] if box else [np.nan] * 5 for box in boxes]
-        return super()._arrays() | {"boxes": np.array(places, np.float32)}
+        numbers = [[box.picture, box.left, box.top, box.right, box.bottom] if box else [np.nan] * 5 for box in boxes]
+        return super()._arrays() | {"boxes": np.array(numbers, np.float32)}
 
     @property
     def lines(self) -> list[str]:

@@ -32,7 +32,7 @@ FIRST, MOST_COLUMNS = 16, 64
 """Maximum number of dimensions of a vector in a thumbnail, and in a large table; exported tables have them all."""
 
 LONGEST = 12
-"""Most code points of a token's label."""
+"""Maximum number of code points of a token's label."""
 
 BESIDE, ALONE = 540, 896
 """Maximum width in pixels of a large table: beside other tables, and alone."""
@@ -194,8 +194,8 @@ class StepsOverview(HeadSteps):
                     (float(WIDTH), y + 9, number, "right", colors.accent),
                 ]
             y = rows[-1]["y2"] + GAP
-        click, right = marks.click("stage", ["stages"], "position", "rev"), marks.pixels_at(WIDTH)
-        chart = thumbnail_chart("stages", (WIDTH, max(1.0, y - GAP)), colors, click, [], x=marks.pixels_at(0), x2=right)
+        click, end = marks.click("stage", ["stages"], "position", "rev"), marks.pixels_at(WIDTH)
+        chart = thumbnail_chart("stages", (WIDTH, max(1.0, y - GAP)), colors, click, [], x=marks.pixels_at(0), x2=end)
         chart["layer"].append(marks.unseen("meta"))
         meta = heading(self.heading_text, subtitles(self.record, self), WIDTH, self)
         data = {"meta": meta, **thumbnail_tables("stages", rows, labels, "position", "rev")}
@@ -237,6 +237,7 @@ class StageTables(HeadSteps):
         return f"{self.stage.title}. {self.stage.missing or self.stage.changed}".strip()
 
     def draw(self) -> Views:
+        """Draw the tables under each other; a table with a single column is right of the previous table."""
         rows: list[list[Grid]] = []
         for matrix, grid in zip(self.matrices, self.grids, strict=True):
             if rows and _is_column(matrix):

@@ -154,13 +154,14 @@ class TokenWeights(SiteFigure):
         order = [i for i in np.argsort(-weights, kind="stable")[:MOST_NAMED].tolist() if weights[i] >= 0.005]
         listed = ", ".join(f"{named(self.ends[1], i)} {weights[i]:.2f}" for i in order)
         looks = f"{predicting(self.window, self.index)} looks most at" if is_from else " is looked at most by"
-        most = f"{token}{looks} {listed}{OFF if self.is_off else '.'}"
+        largest = f"{token}{looks} {listed}{OFF if self.is_off else '.'}"
         if not listed:
-            most = f"{token} gives nobody attention." if is_from else f"{token} gets no attention."
+            largest = f"{token} gives nobody attention." if is_from else f"{token} gets no attention."
         changes = [f"Changed: {', '.join(changed)}."] if changed else []
-        return " ".join([self.begin.format(self.side), most, *map(as_sentence, self.notes), *changes])
+        return " ".join([self.begin.format(self.side), largest, *map(as_sentence, self.notes), *changes])
 
     def _table(self) -> pd.DataFrame:
+        """Return the rows of the table of weights that belong to the chosen token."""
         table = tables.weights_table(self.window, self.head)
         cells = table[table["query" if self.side == "from" else "key"] == self.position].reset_index(drop=True)
         cells.attrs = dict(table.attrs)
@@ -213,10 +214,7 @@ class TokenWeights(SiteFigure):
 
 @dataclass(frozen=True, eq=False)
 class TextStrip(TokenWeights):
-    """Sentence shaded by attention from or to one token; with cross-attention, both texts.
-
-    The token of the cell `selected` is outlined.
-    """
+    """Sentence shaded by attention from or to one token; both texts of cross-attention; `selected` has an outline."""
 
     def draw(self) -> Views:
         tokens, captions, height = self._layout
@@ -259,9 +257,9 @@ class TextStrip(TokenWeights):
         character = CHARACTER * SIZE * self._larger / TEXT_SIZE
         for part, is_shaded in ends:
             rows, numbered = self.looks(part, self._colors, is_shaded=is_shaded), is_shaded and len(part) <= FEW
-            other = part.index_of(self.selected[self.side == "from"]) if self.selected and is_shaded else None
-            if other is not None and not (self.one_text and other == self.index):
-                rows[other] |= {"stroke": self.colors.accent, "stroke_width": 1.5}
+            selected = part.index_of(self.selected[self.side == "from"]) if self.selected and is_shaded else None
+            if selected is not None and not (self.one_text and selected == self.index):
+                rows[selected] |= {"stroke": self.colors.accent, "stroke_width": 1.5}
             name, stack = (KEY, "encoder") if is_shaded == (self.side == "from") else (QUERY, "decoder")
             name = f"{name} · {stack}" if self.site.kind == "cross" else name
             for role, start, stop in [*([(name, 0, 0)] if len(ends) > 1 else []), *part.turns]:
@@ -275,8 +273,8 @@ class TextStrip(TokenWeights):
                 places = balanced(widths, [1.0 if token.joined else BLANK for token in turn], most)
                 for i, (x, line), width, text in zip(range(start, stop), places, widths, texts, strict=True):
                     x, top = most - x - width if axes.from_right(part.labels) else x, y + line * step
-                    place = {"x": x, "x2": x + width, "y": top, "y2": top + high, "text": text}
-                    tokens.append(place | {"number": self._number(i) if numbered else ""} | rows[i])
+                    box = {"x": x, "x2": x + width, "y": top, "y2": top + high, "text": text}
+                    tokens.append(box | {"number": self._number(i) if numbered else ""} | rows[i])
                 y += (places[-1][1] + 1) * step if places else 0
             y += 0 if is_shaded else BETWEEN
         return tokens, captions, y
@@ -292,10 +290,10 @@ class TextStrip(TokenWeights):
     def _legend(self) -> list[LegendEntry]:
         """Legend lines for tokens without a weight."""
         colors, states = self._colors, {self.state(i): i for i in np.flatnonzero(~self.colored).tolist()}
-        looks = [(text, "frame" if np.isnan(self.weights[i]) else "dash") for text, i in states.items()]
-        entries = signs.legend([CellState(text, "blocked", sign) for text, sign in looks[: signs.MOST_RULES]], colors)
-        more = len(looks) - signs.MOST_RULES
-        return [*entries, *([signs.rest(more, colors)] if more > 0 else [])]
+        lines = [(text, "frame" if np.isnan(self.weights[i]) else "dash") for text, i in states.items()]
+        entries = signs.legend([CellState(text, "blocked", sign) for text, sign in lines[: signs.MOST_RULES]], colors)
+        left_out = len(lines) - signs.MOST_RULES
+        return [*entries, *([signs.rest(left_out, colors)] if left_out > 0 else [])]
 
 
 def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:

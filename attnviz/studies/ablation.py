@@ -309,19 +309,19 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
     """Compute the `EFFECTS` of the head that is off in a copy, as means over sentences; None for undefined effects."""
     after, generated = runs
     effect: dict[str, list[Any]] = {name: [] for name in EFFECTS}
-    for b, read in enumerate(before.read):
+    for b, text in enumerate(before.read):
         row = copy * len(before.sentences) + b
-        old, new = before.output[b, : read.length].double(), after.output[row, : read.length].double()
+        old, new = before.output[b, : text.length].double(), after.output[row, : text.length].double()
         moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
         effect["output"].append((moved / length).where(moved != 0, 0).numpy())
         old, new = _log_probabilities(before, b), _log_probabilities(after, row)
         if old is not None:
             terms = old.exp() * (old - new)  # a word with probability 0 before adds nothing
             effect["divergence"].append(terms.where(old != -torch.inf, 0).sum(-1).clamp(min=0).numpy())
-            most = old.argmax(-1, keepdim=True)
-            effect["said"].append((new.exp() - old.exp()).gather(-1, most).squeeze(-1).numpy())
+            predicted = old.argmax(-1, keepdim=True)
+            effect["said"].append((new.exp() - old.exp()).gather(-1, predicted).squeeze(-1).numpy())
             if before.prediction is not None and before.prediction.blanks is None:
-                following = torch.tensor([token.id for token in read.tokens[1 : read.length]], dtype=torch.long)
+                following = torch.tensor([token.id for token in text.tokens[1 : text.length]], dtype=torch.long)
                 effect["loss"].append((old - new)[torch.arange(len(following)), following].numpy())
         if generated is not None:
             effect["rewritten"].append(generated.prediction.written[row] != before.prediction.written[b])

@@ -106,9 +106,9 @@ def runs(
         failed: callback with the index of a text that fails even alone, and the error; None to raise the error.
     """
     order = sorted((i for i, sentence in enumerate(sentences) if sentence), key=lambda i: sentences[i].length)
-    most = len(order)
+    largest_batch = len(order)
     while order:
-        indices = order[: _batch_size([sentences[i] for i in order[:most]])]
+        indices = order[: _batch_size([sentences[i] for i in order[:largest_batch]])]
         longest = sentences[indices[-1]].length
         batch = tuple(replace(sentences[i], tokens=sentences[i].tokens[:longest]) for i in indices)
         try:
@@ -117,7 +117,7 @@ def runs(
             raise
         except AttnvizError as error:
             if len(indices) > 1:
-                most = len(indices) // 2  # some models take fewer sentences at once, or one if they cannot pad
+                largest_batch = len(indices) // 2  # some models take fewer sentences at once, or one if they cannot pad
                 continue
             if failed is None:
                 raise
