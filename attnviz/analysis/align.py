@@ -261,18 +261,17 @@ def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = 
         InputError: if fewer than half of the tokens have a counterpart, or maps of different texts are too large.
     """
     if written(a.record, a.site) != written(b.record, b.site):
-        sites = (f"{side.site.kind} attention of {side.record.source}" for side in (a, b))
-        what = "A is {} and B is {}: they are over different texts".format(*sites)
-        raise InputError(f"{what}, so they cannot be subtracted.")
+        old, new = (f"{side.site.kind} attention of {side.record.source}" for side in (a, b))
+        raise InputError(f"A is {old} and B is {new}: they are over different texts, so they cannot be subtracted.")
     queries, keys = max((tuple(map(len, side.tokens)) for side in (a, b)), key=math.prod)
     if queries * keys > MOST_CELLS and a.tokens != b.tokens:
         size = f"A map of {queries:,} x {keys:,} is too large to compare with that of another text"
         raise InputError(f"{size}: at most {MOST_CELLS:,} cells. Compare heads or models on one text, or shorten it.")
     pairs = [align(*tokens) for tokens in zip(a.tokens, b.tokens, strict=True)]
     for axis, what in enumerate(("queries", "keys")):
-        count, most = sum(None not in pair for pair in pairs[axis]), max(len(side.tokens[axis]) for side in (a, b))
-        if count < SHARED * max(1, most):
-            raise InputError(f"Only {count} of {most} {what} have a counterpart, so the maps cannot be subtracted.")
+        count, total = sum(None not in pair for pair in pairs[axis]), max(len(side.tokens[axis]) for side in (a, b))
+        if count < SHARED * max(1, total):
+            raise InputError(f"Only {count} of {total} {what} have a counterpart, so the maps cannot be subtracted.")
     return AlignedPair(a, b, *pairs, measure)
 
 

@@ -171,10 +171,10 @@ def openings(
     mask: Mask, lengths: tuple[int, int], queries: range, keys: range, tile: int = 1, *, sentence: int = 0
 ) -> Iterator[Block]:
     """Iterate over a mask in blocks like `blocks`, without weights; `lengths` are its numbers of queries and keys."""
-    own_mask = mask.of_sentence(sentence)
+    mask_of_text = mask.of_sentence(sentence)
     for down in _stretches(queries, tile, HEIGHT):
         for across in _stretches(keys, tile, WIDTH):
-            open = own_mask.is_open(down.places, across.places)
+            open = mask_of_text.is_open(down.places, across.places)
             if open is None:
                 open = mask.grid(*lengths, sentence=sentence, rows=down.slice, columns=across.slice)
             yield Block(down, across, open, None, None)

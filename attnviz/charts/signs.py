@@ -188,9 +188,8 @@ def legend(states: Sequence[CellState], colors: Theme) -> list[LegendEntry]:
 
 def rest(count: int, colors: Theme) -> LegendEntry:
     """Build a legend line for the number of rules, or combinations of rules, that are left out."""
-    return LegendEntry(
-        f"{count:,} more: each cell names its rules, as does the table", "", colors.hatch, colors.blocked
-    )
+    text = f"{count:,} more: each cell names its rules, as does the table"
+    return LegendEntry(text, "", colors.hatch, colors.blocked)
 
 
 DOMAINS = ("adapts", "fixed", "shared", "log")

@@ -153,7 +153,7 @@ def pushed(
     has_words = bool(words.values.any())
 
     def in_words() -> str:
-        tokens = [quoted_token(*place) for place in zip(words.tokens, words.positions, strict=True)]
+        tokens = [quoted_token(*pair) for pair in zip(words.tokens, words.positions, strict=True)]
         up, down = (
             ", ".join(f"after {token}: {quoted(word)}" for token, word in zip(tokens, row, strict=True))
             for row in (words.words[0], words.words[-1])

@@ -298,10 +298,7 @@ class HeadLines(SiteFigure):
 
     @cached_property
     def _labels(self) -> tuple[list[str], list[str]]:
-        """Labels of both sides, with a cross at rows without weights.
-
-        If one token is picked for one head, the tokens of the other side have their weights.
-        """
+        """Labels of both sides: rows without weights have a cross; if one token of one head is picked, with weights."""
         labels = tuple([visible_text(label, LONGEST_LABEL) for label in part.labels] for part in self._sides)
         for i in set().union(*self._weightless_rows.values()):
             labels[0][i] = f"× {labels[0][i]}"

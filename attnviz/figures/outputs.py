@@ -20,7 +20,7 @@ from attnviz.figures.base import FigureFacts, figure, number_arrays, text_array
 from attnviz.figures.forms import BarChart
 
 LONG, SHORT, LENGTH = 24, 60, 150
-"""Characters of a name above which all bars of the figure are short; pixels of the longest bar, short and otherwise."""
+"""Length of a name above which all bars of a figure are short; pixels of the longest bar if they are, and otherwise."""
 MOST_LABELS, MOST_BARS = 12, 40
 """Maximum number of classes (the most probable), and of tokens or rows (those that changed most) with bars."""
 LEAST = 0.01

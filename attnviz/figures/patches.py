@@ -215,7 +215,7 @@ class PatchImage(TokenWeights):
 
 
 def unread_of(frame: Frame) -> list[dict[str, float]]:
-    """Return the strips at the edges of a picture outside all patches, which the model is not given."""
+    """Return the strips at the edges of a picture that no patch covers: the model does not receive them."""
     edges = np.array([(box.left, box.top, box.right, box.bottom) for box in frame.boxes] or [(0, 0, 1, 1)])
     (left, top), (right, bottom) = edges[:, :2].min(0).tolist(), edges[:, 2:].max(0).tolist()
     strips = (0, 0, 1, top), (0, bottom, 1, 1), (0, top, left, bottom), (right, top, 1, bottom)

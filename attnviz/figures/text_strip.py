@@ -217,6 +217,7 @@ class TextStrip(TokenWeights):
     """Sentence shaded by attention from or to one token; both texts of cross-attention; `selected` has an outline."""
 
     def draw(self) -> Views:
+        """Draw the tokens line by line, with captions, the color scale and a legend."""
         tokens, captions, height = self._layout
         right = math.ceil(max((token["x2"] for token in tokens), default=0.0))
         extent = right if self.on_screen else self.width or WIDTH  # as narrow as the text on screen, for a phone
