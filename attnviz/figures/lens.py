@@ -112,6 +112,7 @@ def logit_lens(record: Record, *, sentence: int = 0, columns: slice | None = Non
     words = analysis.logit_lens(record, sentence=sentence, positions=_positions(record, sentence, columns))
 
     def in_words() -> str:
+        """Describe the most probable word after each layer, at the last position."""
         rows = zip(words.rows, words.words, words.values, strict=True)
         course = "; ".join(f"{name} {quoted(row[-1])} {percent(float(p[-1]))}" for name, row, p in rows)
         token = quoted_token(words.tokens[-1], words.positions[-1])
@@ -153,6 +154,7 @@ def pushed(
     has_words = bool(words.values.any())
 
     def in_words() -> str:
+        """Describe the word that is pushed up most, and down most, at each position."""
         tokens = [quoted_token(*pair) for pair in zip(words.tokens, words.positions, strict=True)]
         up, down = (
             ", ".join(f"after {token}: {quoted(word)}" for token, word in zip(tokens, row, strict=True))
