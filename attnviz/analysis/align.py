@@ -22,10 +22,10 @@ BLANK = -1
 """State of a cell whose token is missing from the map, in addition to the states of `analysis.cells`."""
 
 MOST_CELLS, TILES = 2**22, 256
-"""Most cells of a map kept in memory, about 2,000 tokens squared; tiles on the longer side of a larger map."""
+"""Maximum number of cells of a map in memory (2,048 tokens squared); tiles on the longer side of a larger map."""
 
 SAME, SHARED = 1e-6, 0.5
-"""Largest difference explained by rounding; least share of tokens that must have a counterpart."""
+"""Largest difference explained by rounding; smallest share of tokens that must have a counterpart."""
 
 Pair = tuple[int | None, int | None]
 """Position of a token in A and in B, from 0; None where that text lacks the token."""
@@ -42,7 +42,7 @@ class Side:
 
     @property
     def step(self) -> Step:
-        """The attention call of the site."""
+        """Attention call of the site."""
         return self.record.step(self.site)
 
     @cached_property
@@ -54,9 +54,10 @@ class Side:
 
 
 def align(a: Sequence[Token | str], b: Sequence[Token | str]) -> tuple[Pair, ...]:
-    """Pair the positions of two texts by difflib: those of equal tokens, and those of runs that replace each other.
+    """Pair the positions of two texts, aligned by difflib: equal tokens, and runs of tokens that replace each other.
 
-    A replaced run of tokens is paired in order if the new run has the same length; other tokens are paired with None.
+    A run of tokens is paired with the run that replaces it if both have the same length; all other tokens are paired
+    with None.
     """
     texts = [[token if isinstance(token, str) else token.text for token in row] for row in (a, b)]
     if texts[0] == texts[1]:
@@ -66,7 +67,7 @@ def align(a: Sequence[Token | str], b: Sequence[Token | str]) -> tuple[Pair, ...
         if i_end - i == j_end - j:
             pairs += zip(range(i, i_end), range(j, j_end), strict=True)
         else:
-            pairs += [(alone, None) for alone in range(i, i_end)] + [(None, alone) for alone in range(j, j_end)]
+            pairs += [(index, None) for index in range(i, i_end)] + [(None, index) for index in range(j, j_end)]
     return tuple(pairs)
 
 
@@ -74,9 +75,9 @@ Tiled = tuple[tuple[np.ndarray, np.ndarray], ...]
 """Numbers and states of A, of B and of A - B per tile, each (r, c)."""
 
 
-def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Tiled, np.ndarray]:
-    """Compute tiles (see `AlignedPair.tiled`) and the total variation of each row (see `AlignedPair.variation`) of two
-    maps over the same tokens in a window, block by block, so that no map is in memory as a whole."""
+def compare_in_tiles(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Tiled, np.ndarray]:
+    """Compare a window of two maps over the same tokens: return tiles, see `AlignedPair.tiled`, and the total variation
+    per row, see `AlignedPair.variation`. This works block by block, so that no map is in memory as a whole."""
     shape = len(rows[::tile]), len(columns[::tile])
     largest = torch.zeros(3, *shape, dtype=torch.float64)  # of A, of B and of A - B in each tile
     smallest = torch.zeros(shape, dtype=torch.float64)  # of A - B in each tile
@@ -119,12 +120,12 @@ def apart(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Til
 def _variation(sums: Tensor, totals: Tensor) -> np.ndarray:
     """Compute the total variation of each row, (rows,), from sums of A, B and |A - B| over some keys, (3, rows).
 
-    All other keys count as one: their sums follow from the `totals` of A and B over all keys, (2, rows). A row whose
-    totals are not 1 is not a distribution and has NaN.
+    All other keys count as one key: its weights follow from the `totals` of A and B over all keys, (2, rows). A row
+    whose totals are not 1 is not a distribution and has NaN.
     """
-    others = (totals[0] - sums[0]) - (totals[1] - sums[1])
+    other_keys = (totals[0] - sums[0]) - (totals[1] - sums[1])
     is_distribution = (totals.isfinite() & ((totals - 1).abs() < 1e-3)).all(0)
-    return ((sums[2] + others.abs()) / 2).where(is_distribution, torch.nan).numpy()
+    return ((sums[2] + other_keys.abs()) / 2).where(is_distribution, torch.nan).numpy()
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,15 +135,16 @@ class AlignedPair:
     Attributes:
         a, b: the two maps.
         rows, columns: positions of the grid's query and key tokens in both maps.
-        measure: function that compares two maps too large for memory: `apart`, or a function that caches its results.
-        row_variation, window: total variation of a part's rows (None: not computed yet); rows and columns of the part.
+        measure: function that compares maps too large for memory: `compare_in_tiles`, or a function that caches it.
+        row_variation: total variation of the rows, if this is a part of another pair; else None.
+        window: slices of the rows and columns of the whole grid that this pair shows.
     """
 
     a: Side
     b: Side
     rows: tuple[Pair, ...]
     columns: tuple[Pair, ...]
-    measure: Callable[..., tuple[Tiled, np.ndarray]] = apart
+    measure: Callable[..., tuple[Tiled, np.ndarray]] = compare_in_tiles
     row_variation: np.ndarray | None = None
     window: tuple[slice, slice] = (ALL, ALL)
 
@@ -183,11 +185,11 @@ class AlignedPair:
         return a - b
 
     def tiled(self, tile: int) -> Tiled:
-        """Numbers and states of A, B and A - B, for tiles of `tile` x `tile` cells.
+        """Return numbers and states of A, B and A - B, for tiles of `tile` x `tile` cells.
 
         The number of a tile is its finite number of largest magnitude, with its sign; NaN if no number is finite.
-        A tile is `BLANK` if all its cells are, `BLOCKED` if no cell has a number, else `WEIGHT`. A - B is blank where
-        A or B is.
+        A tile is `BLANK` if all its cells are blank, `BLOCKED` if no cell has a number, else `WEIGHT`. A cell of A - B
+        is blank if it is blank in A or B.
         """
         if self.tile > 1:
             return self.measure(*self.measured(tile))[0]
@@ -201,7 +203,7 @@ class AlignedPair:
         return tuple(tiles)
 
     def measured(self, tile: int | None = None) -> tuple[Side, Side, range, range, int]:
-        """Arguments for `measure`: A, B, the positions of the queries and of the keys, and the cells per tile side."""
+        """Return the arguments for `measure`: A, B, positions of the queries and of the keys, and cells per tile."""
         rows, columns = (range(pairs[0][0], pairs[-1][0] + 1) for pairs in (self.rows, self.columns))
         return self.a, self.b, rows, columns, tile or self.tile
 
@@ -227,15 +229,15 @@ class AlignedPair:
 
     @property
     def most_row(self) -> int | None:
-        """The row with the largest variation; None if no row differs."""
+        """Row with the largest total variation; None if no row differs."""
         variation = np.nan_to_num(self.variation)
         return int(variation.argmax()) if variation.max(initial=0.0) > SAME else None
 
     @property
     def most_cell(self) -> tuple[int, int] | None:
-        """The cell with the largest difference; None if no cell differs.
+        """Cell with the largest difference; None if no cell differs.
 
-        Between sites of different kinds, such as causal and bidirectional, only cells open in both maps count.
+        If the sites have different kinds, such as causal and bidirectional, only cells open in both maps count.
         """
         (_, a), (_, b), (difference, _) = self.tiled(self.tile)
         if self.a.site.kind != self.b.site.kind:
@@ -246,30 +248,30 @@ class AlignedPair:
         return (row, column) if self.tile == 1 else self.largest_in(row, column, self.tile)
 
     def largest_in(self, row: int, column: int, tile: int) -> tuple[int, int]:
-        """Find the cell with the largest difference in one tile of the map."""
+        """Find the cell with the largest difference in the tile at a row and column of tiles."""
         top, left = row * tile, column * tile
         row, column = _largest(self.part(slice(top, top + tile), slice(left, left + tile)).difference)
         return top + row, left + column
 
 
-def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = apart) -> AlignedPair:
+def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = compare_in_tiles) -> AlignedPair:
     """Align two maps on one grid, to subtract B from A; they may differ in edits, sentence, model, layer or head.
 
     Raises:
         InputError: if fewer than half of the tokens have a counterpart, or maps of different texts are too large.
     """
     if written(a.record, a.site) != written(b.record, b.site):
-        left, right = (f"{side.site.kind} attention of {side.record.source}" for side in (a, b))
-        raise InputError(f"A is {left} and B is {right}: they are over different texts, so they cannot be subtracted.")
+        old, new = (f"{side.site.kind} attention of {side.record.source}" for side in (a, b))
+        raise InputError(f"A is {old} and B is {new}: they are over different texts, so they cannot be subtracted.")
     queries, keys = max((tuple(map(len, side.tokens)) for side in (a, b)), key=math.prod)
     if queries * keys > MOST_CELLS and a.tokens != b.tokens:
         size = f"A map of {queries:,} x {keys:,} is too large to compare with that of another text"
         raise InputError(f"{size}: at most {MOST_CELLS:,} cells. Compare heads or models on one text, or shorten it.")
     pairs = [align(*tokens) for tokens in zip(a.tokens, b.tokens, strict=True)]
     for axis, what in enumerate(("queries", "keys")):
-        count, most = sum(None not in pair for pair in pairs[axis]), max(len(side.tokens[axis]) for side in (a, b))
-        if count < SHARED * max(1, most):
-            raise InputError(f"Only {count} of {most} {what} have a counterpart, so the maps cannot be subtracted.")
+        count, total = sum(None not in pair for pair in pairs[axis]), max(len(side.tokens[axis]) for side in (a, b))
+        if count < SHARED * max(1, total):
+            raise InputError(f"Only {count} of {total} {what} have a counterpart, so the maps cannot be subtracted.")
     return AlignedPair(a, b, *pairs, measure)
 
 
@@ -282,7 +284,7 @@ def written(record: Record, site: Site) -> tuple[bool, bool]:
 def first_moved(before: Record, after: Record, *, sentence: int = 0, least: float = 0.0) -> tuple[Site, int] | None:
     """Find the first attention call whose weights differ between two runs, and its head with the largest difference.
 
-    None if no weight differs by more than `least`; head 0 if the tokens of the call differ.
+    Returns None if no weight differs by more than `least`, and head 0 if the tokens of the call differ.
     """
     for step in after.steps:
         old, texts = before.step(step.site), [record.tokens(step.site, sentence=sentence) for record in (before, after)]
@@ -291,7 +293,8 @@ def first_moved(before: Record, after: Record, *, sentence: int = 0, least: floa
         changes, (queries, keys) = [], step.shape[2:]
         for head in range(step.num_heads):
             sides = (Side(record, step.site, head, sentence) for record in (before, after))
-            tiled, _ = apart(*sides, range(queries), range(keys), max(queries, keys))  # one tile for the whole map
+            one_tile = max(queries, keys)  # for the whole map
+            tiled, _ = compare_in_tiles(*sides, range(queries), range(keys), one_tile)
             changes.append(float(np.abs(tiled[2][0]).max(initial=0.0)))
         if max(changes) > least:
             return step.site, changes.index(max(changes))

@@ -22,7 +22,7 @@ NEAR = 16
 """Largest distance, in tokens, at which a key is local."""
 
 BLOCK = 2**20
-"""Most weights in memory at once: 4 MB of float32."""
+"""Maximum number of weights in memory at once: 4 MB of float32."""
 
 Sums = tuple[Tensor, Tensor]
 """Numerator and denominator of a metric in a block, both (B, H), float64."""
@@ -30,7 +30,7 @@ Sums = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """Tokens at the queries and keys of a kind of site, for each text of a batch.
+    """Tokens at the queries and keys of an attention call, for each text of a batch.
 
     Attributes:
         num_queries, num_keys: numbers of queries and keys that are not padding, (B,).
@@ -52,7 +52,8 @@ class HeadBlock:
     """A block of rows of all heads of an attention call, for some texts of the batch.
 
     Attributes:
-        texts, rows, position: slices of the batch and of the queries, and position of each row in its text, (R,).
+        texts, rows: slice of the batch, and slice of the queries.
+        position: position of each row in its text, (R,).
         dtype: number type of the weights and of all numbers computed from them.
     """
 
@@ -163,14 +164,14 @@ class HeadBlock:
 
     @cached_property
     def taken(self) -> Tensor:
-        """Head outputs (d_v numbers), weighted sum of value norms, and weight on special tokens, (B, H, R, d_v + 2)."""
+        """Head output (d_v numbers), weighted sum of value norms, and weight on special tokens, (B, H, R, d_v + 2)."""
         value = self.step.value[self.texts].to(self.dtype)
         special = self.sides.special[self.texts, None, :, None].to(self.dtype).expand(-1, value.shape[1], -1, -1)
         return self.weights @ torch.cat([value, value.norm(dim=-1, keepdim=True), special], -1)
 
     @cached_property
     def twins(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Indices (text, row, key) of pairs of a row and another (in a decoder, earlier) key with the same token."""
+        """Indices (text, row, key) of pairs of a row and another key (in a decoder: earlier) with the same token."""
         keys = torch.arange(self.sides.keys.shape[1])
         is_same = self.sides.queries[self.texts, self.rows, None] == self.sides.keys[self.texts, None]
         is_other = keys < self.position[:, None] if self.step.site.kind == "decoder" else keys != self.position[:, None]
@@ -178,7 +179,7 @@ class HeadBlock:
         return is_same.nonzero(as_tuple=True)
 
     def over_rows(self, values: Tensor, where: Tensor | None = None) -> Sums:
-        """Sum one number per row over the measured rows where the number is finite, and count these rows.
+        """Sum a number per row over the measured rows in which it is finite, and count these rows.
 
         Args:
             values: numbers, (B, H, R).
@@ -199,8 +200,8 @@ def blocks(
         heads: number of heads that the caller has in memory at once; by default all heads of this call.
         dtype: number type for the computation; None for that of the run.
     """
-    count, own_heads, queries, keys = step.shape
-    weights_of_row, texts = (heads or own_heads) * max(1, keys), texts or range(count)
+    count, num_heads, queries, keys = step.shape
+    weights_of_row, texts = (heads or num_heads) * max(1, keys), texts or range(count)
     texts_at_once = max(1, BLOCK // (weights_of_row * max(1, queries)))
     rows_at_once = queries if texts_at_once > 1 else max(1, 2 * BLOCK // weights_of_row)
     dtype = dtype or torch.promote_types(step.query.dtype, torch.float32)
@@ -212,7 +213,7 @@ def blocks(
 
 
 def sides_of(record: Record, step: Step) -> Sides:
-    """Collect the tokens at the queries and keys of a site; all sites of the same kind and shape have the same ones."""
+    """Collect the tokens at the queries and keys of an attention call; calls of one kind and shape share them."""
     texts = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]  # (queries, keys) of each text
     num_queries, num_keys = torch.tensor([token_counts(record, step, b) for b in range(len(texts))]).T
     ids = [torch.tensor([[token.id for token in text[i]] for text in texts], dtype=torch.long) for i in (0, 1)]
@@ -228,7 +229,7 @@ def token_counts(record: Record, step: Step, sentence: int) -> tuple[int, int]:
 
 
 def is_token(step: Step, num_keys: Tensor) -> Tensor:
-    """Whether a key is not padding, (B, K), given the number of such keys per text; a sink counts as not padding."""
+    """Whether a key is a token or a sink, not padding, (B, K); `num_keys` is the number of tokens per text."""
     positions = torch.arange(step.shape[3])
     return (positions < num_keys[:, None]) | ((positions == len(positions) - 1) & bool(step.has_sink))
 
@@ -268,7 +269,7 @@ def local(block: HeadBlock) -> Sums:
 def _weighted_distances(block: HeadBlock, function: Callable[[Tensor], Tensor]) -> Sums:
     """Sum weight times `function(|key - query|)` over the cells without a sink, and count the rows."""
     counted, n = block.counted, (block.by_distance.shape[-1] + 1) // 2
-    if block.step.has_sink:
+    if block.step.has_sink:  # a row may give all its weight to the sink
         counted = counted & (block.on_tokens.sum(-1) > 0)
     return block.by_distance @ function(torch.arange(-n + 1, n).abs()).double(), counted.sum(-1).double()
 
@@ -299,7 +300,7 @@ def following(block: HeadBlock) -> Sums:
 
 
 def first(block: HeadBlock) -> Sums:
-    """Metric: weight on the first key; in self-attention without row 0, whose own position is the first key."""
+    """Metric: weight on the first key; in self-attention, row 0 is left out, because the first key is its position."""
     return block.over_rows(block.weights[..., 0], (block.position > 0)[None] if block.one_text else None)
 
 
@@ -336,7 +337,7 @@ def value_weighted(block: HeadBlock) -> Sums:
 
 
 def output_share(block: HeadBlock) -> Sums:
-    """Metric: a head's share in the output norms of all heads, over rows measured in every head; shares sum to 1."""
+    """Metric: norm of a head's output divided by the sum over heads; only rows that are measured in all heads count."""
     step = block.step
     norms = block.taken[..., : step.value.shape[-1]].norm(dim=-1)
     if step.heads_off or step.off_alone:

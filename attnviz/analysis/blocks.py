@@ -20,10 +20,10 @@ AGGREGATIONS = ("mean", "max", "min")
 """Ways to combine all heads of a step into one map."""
 
 BLOCK = 2**21
-"""Most cells in memory at once (8 MB of float32)."""
+"""Maximum number of cells in memory at once (8 MB of float32)."""
 
 HEIGHT, WIDTH = 512, 512
-"""Queries of a block, for each thread, and its keys: 1 MB of float32, which fits in the processor cache."""
+"""Queries of a block for each thread, and keys of a block: 1 MB of float32, which fits in the processor cache."""
 
 
 def weights_of(step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
@@ -40,19 +40,19 @@ def weights_of(step: Step, head: int | str, rows: slice = ALL, columns: slice = 
 def reasons_of(
     step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], Tensor]:
-    """Return `Step.reasons` for one head, or for combined heads, where a cell is blocked if every head blocks it."""
+    """Return `Step.reasons` for one head, or for all heads combined: a cell is blocked if every head blocks it."""
     reasons = [step.reasons(h, rows, columns, sentence=sentence) for h in _heads_with_masks(step, head)]
     return reasons[0][0], reduce(torch.minimum, (blocked for _, blocked in reasons))  # faster than amin
 
 
 def may_attend(step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
-    """Return `Step.may_attend` for one head, or for combined heads, where a cell is open if any head opens it."""
+    """Return `Step.may_attend` for one head, or for all heads combined: a cell is open if any head opens it."""
     masks = [step.may_attend(h, rows, columns, sentence=sentence) for h in _heads_with_masks(step, head)]
     return torch.stack(masks).any(0)
 
 
 def empty_queries(step: Step, head: int | str, *, sentence: int = 0) -> Tensor:
-    """Whether a query has no open key, boolean, (Q,); for combined heads, whether it has none in every head."""
+    """Whether a query has no open key, boolean, (Q,); for combined heads, whether it has no open key in any head."""
     heads = range(step.num_heads) if isinstance(head, str) else (head,)
     return torch.stack([step.empty_queries(h, sentence=sentence) for h in heads]).all(0)
 
@@ -63,7 +63,7 @@ def has_own_masks(step: Step) -> bool:
 
 
 def _heads_with_masks(step: Step, head: int | str) -> Sequence[int]:
-    """Heads whose masks must be read: the given one; for combined heads all, or head 0 if all share a mask."""
+    """Return the heads whose masks are needed: `head`; for combined heads all, or head 0 if all share a mask."""
     if not isinstance(head, str):
         return (head,)
     return range(step.num_heads) if has_own_masks(step) else (0,)
@@ -71,11 +71,11 @@ def _heads_with_masks(step: Step, head: int | str) -> Sequence[int]:
 
 @dataclass(frozen=True)
 class Stretch:
-    """The part of an axis (queries or keys of a window) in one block: a run of whole tiles, or a part of one tile.
+    """Consecutive positions of a block on one axis (queries or keys): whole tiles, or a part of one tile.
 
     Attributes:
         places: positions in the map.
-        start: number of positions of the window before this run.
+        start: number of positions of the window before these positions.
         first, count, size: index of the first tile, number of tiles, and positions per tile.
     """
 
@@ -108,8 +108,8 @@ class Block:
     Attributes:
         down, across: positions of the queries and of the keys.
         open: mask of open cells, (queries, keys) or, for several heads, (H, queries, keys); or a boolean for all cells.
-        cells: weights, or numbers that grow with the weights, (H, queries, keys); None if all weights are 0. The next
-            block overwrites them.
+        cells: weights, or numbers in the same order as the weights, (H, queries, keys); None if all weights are 0. The
+            next block overwrites them.
         weigh: function that turns any of the `cells` into weights, in place; None if `cells` are weights.
     """
 
@@ -130,10 +130,10 @@ class Block:
 def blocks(
     step: Step, heads: int | str | Sequence[int], queries: range, keys: range, tile: int = 1, *, sentence: int = 0
 ) -> Iterator[Block]:
-    """Iterate over a window of a map in blocks, row by row; a block holds whole tiles or a part of one tile.
+    """Iterate over a window of a map in blocks, row by row; a block contains whole tiles or a part of one tile.
 
-    Weights of a block that the mask closes completely are not computed. Progress is reported to `core.progress`, with
-    one call per map.
+    Weights of a block that the mask closes completely are not computed. Progress is reported to `core.progress`, one
+    unit for each head.
 
     Args:
         heads: a head, several heads (with smaller blocks), or a name of `AGGREGATIONS`.
@@ -171,10 +171,10 @@ def openings(
     mask: Mask, lengths: tuple[int, int], queries: range, keys: range, tile: int = 1, *, sentence: int = 0
 ) -> Iterator[Block]:
     """Iterate over a mask in blocks like `blocks`, without weights; `lengths` are its numbers of queries and keys."""
-    own_mask = mask.of_sentence(sentence)
+    mask_of_text = mask.of_sentence(sentence)
     for down in _stretches(queries, tile, HEIGHT):
         for across in _stretches(keys, tile, WIDTH):
-            open = own_mask.is_open(down.places, across.places)
+            open = mask_of_text.is_open(down.places, across.places)
             if open is None:
                 open = mask.grid(*lengths, sentence=sentence, rows=down.slice, columns=across.slice)
             yield Block(down, across, open, None, None)
@@ -183,7 +183,7 @@ def openings(
 def _open_cells(
     step: Step, heads: str | Sequence[int], rows: range, columns: range, sentence: int
 ) -> tuple[Tensor | bool, Tensor]:
-    """Return the open cells of a block twice: as `Block.open`, which is False if no cell is open, and as a mask."""
+    """Return the open cells of a block as `Block.open`, False if no cell is open, and as a mask."""
     if isinstance(step.mask, Mask):
         return _open_cells_of_mask(step.mask, step.shape[2:], rows, columns, sentence)
     window = {"rows": _slice(rows), "columns": _slice(columns), "sentence": sentence}
@@ -205,6 +205,7 @@ def _open_cells_of_mask(
 
 
 def _slice(places: range) -> slice:
+    """Convert a range to a slice."""
     return slice(places.start, places.stop, places.step)
 
 
@@ -227,7 +228,7 @@ def window_ranges(step: Step, rows: slice, columns: slice) -> tuple[range, range
 
 
 def row_slices(queries: int, keys: int, tile: int = 1) -> list[slice]:
-    """Cut a map into slices of rows with about `BLOCK` cells, at least one slice; all but the last hold whole tiles."""
+    """Cut a map into at least one slice of rows, of about `BLOCK` cells and, except the last one, of whole tiles."""
     height = max(1, BLOCK // max(1, keys) // tile) * tile
     return [slice(start, min(start + height, queries)) for start in range(0, max(1, queries), height)]
 
@@ -250,7 +251,7 @@ def pool(block: Tensor, tile: int, how: str = "max") -> Tensor:
 
 
 def diagonal_sums(cells: Tensor) -> Tensor:
-    """Sum each diagonal of (..., n, m) numbers, from the lower left corner on, (..., n + m - 1).
+    """Sum each diagonal of numbers, (..., n, m) -> (..., n + m - 1), beginning at the lower left corner.
 
     The numbers are copied with n - 1 zeros before the first and n zeros after each row. With a row stride that is
     larger by 1, the diagonals of this copy are columns.
@@ -287,21 +288,21 @@ class ByDistance:
     pairs: np.ndarray
 
     def within(self, most: int) -> float:
-        """Share of all weights on keys at most `most` tokens before or after the query; NaN if all weights are 0."""
+        """Return the share of weight on keys at most `most` tokens from the query; NaN if all weights are 0."""
         with np.errstate(invalid="ignore"):
             return float(self.sums[abs(self.distances) <= most].sum() / self.sums.sum())
 
     def curve(self) -> pd.DataFrame:
-        """Table of bins that double in size: nearest, furthest, share of the weights, pairs, mean weight of a pair.
+        """Make a table of bins that double in size: nearest, furthest, share of the weights, pairs, mean weight.
 
         The bins are 0, 1, 2 to 3, 4 to 7, ..., negative for keys before the query. The mean is NaN in bins without an
         open pair, even if empty rows were given weights there.
         """
         number = np.floor(np.log2(np.maximum(abs(self.distances), 0.5))).astype(int) + 1
-        bins = np.sign(self.distances) * number
-        parts = np.split(np.arange(len(bins)), np.flatnonzero(np.diff(bins)) + 1)  # indices of the distances in a bin
-        ends = [sorted((int(self.distances[i[0]]), int(self.distances[i[-1]])), key=abs) for i in parts]
-        sums, pairs = (np.array([numbers[i].sum() for i in parts]) for numbers in (self.sums, self.pairs))
+        bin_of = np.sign(self.distances) * number
+        bins = np.split(np.arange(len(bin_of)), np.flatnonzero(np.diff(bin_of)) + 1)  # indices of the distances
+        ends = [sorted((int(self.distances[i[0]]), int(self.distances[i[-1]])), key=abs) for i in bins]
+        sums, pairs = (np.array([numbers[i].sum() for i in bins]) for numbers in (self.sums, self.pairs))
         columns = {"nearest": [nearest for nearest, _ in ends], "furthest": [furthest for _, furthest in ends]}
         mean = np.divide(sums, pairs, out=np.full(len(sums), np.nan), where=pairs > 0)
         with np.errstate(invalid="ignore"):

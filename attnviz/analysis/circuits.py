@@ -43,7 +43,7 @@ ROWS = 4096
 """Rows of the vocabulary per matrix product."""
 
 POSITIONS = 1024
-"""Most position vectors used for `previous_token`."""
+"""Maximum number of position vectors used for `previous_token`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +51,8 @@ class Circuits:
     """Numbers of the circuits of every head, and of every pair of an earlier and a later head.
 
     Attributes:
-        heads: a row per head: kind, layer, head, copying, previous_token, induction, eigenvalue (the real part of the
-            largest one of its OV circuit), and through (earlier head of the induction score, such as "decoder 0.0").
+        heads: a row per head: kind, layer, head, copying, previous_token, induction, eigenvalue (real part of the
+            largest eigenvalue of its OV circuit), through (earlier head of the induction score: "decoder 0.0").
         eigenvalues: a row per eigenvalue of an OV circuit: kind, layer, head, real, imaginary; the largest first.
         composition: a row per pair: kind, layer, head, then later_layer, later_head, and the q, k and v scores.
         left_out: sites of cross-attention, whose keys come from another text.
@@ -65,13 +65,13 @@ class Circuits:
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """Sentences that say why a number is missing for all heads."""
+        """Sentences with the reasons why numbers are missing for all heads."""
         numbers = {name: self.heads[name] for name in LACKING if name in self.heads}
         numbers["composition"] = self.composition[[*KINDS]].stack()
         return tuple(LACKING[name] for name, column in numbers.items() if column.isna().all())
 
     def matrix(self, kind: str) -> np.ndarray:
-        """Composition scores "q", "k" or "v", (heads, heads); NaN unless the row's head is in an earlier layer."""
+        """Return the composition scores "q", "k" or "v", (heads, heads); NaN unless the row is an earlier head."""
         if kind not in KINDS:
             raise InputError(f"There is no composition {kind!r}. There are: {', '.join(KINDS)}.")
         index = {head: i for i, head in enumerate(zip(self.heads["layer"], self.heads["head"], strict=True))}
@@ -95,8 +95,8 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
       head for q, k and v.
 
     Biases are used for previous_token alone. Rotary queries and keys are used at distance 0. A number is missing if its
-    weights are unknown or if no later part reads the output of the head; previous_token also if the model has no
-    learned position vectors: there is no published measure for rotary weights.
+    weights are unknown or if no later part reads the output of the head. The score previous_token is also missing if
+    the model has no learned position vectors: there is no published measure for rotary weights.
 
     Args:
         fold_norms: whether to fold gain and centering of norms into the weights: of the norm before the layer into W_Q,
@@ -150,7 +150,7 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
 
 
 def seconds(weights: ModelWeights) -> float:
-    """Estimated seconds of `circuits`, from its multiplications over the vocabulary and for each pair of heads."""
+    """Estimate the seconds of `circuits` from its multiplications, over the vocabulary and for each pair of heads."""
     sizes = [p.w_o.weight.shape for site, p in weights.sites.items() if site.kind != "cross"]
     words = 0 if weights.embedding is None else 2 * weights.embedding.numel() * weights.embedding.shape[1]
     pairs = sum(d_model * width * 3 * sum(other for _, other in sizes[:i]) for i, (d_model, width) in enumerate(sizes))
@@ -158,7 +158,7 @@ def seconds(weights: ModelWeights) -> float:
 
 
 def bytes_of(weights: ModelWeights) -> int:
-    """Estimated memory of `circuits` in bytes: seven matrices per attention call in double precision."""
+    """Estimate the memory of `circuits` in bytes: seven matrices per attention call in double precision."""
     return sum(7 * 8 * projections.w_o.weight.numel() for projections in weights.sites.values())
 
 
@@ -177,12 +177,12 @@ class _Heads:
 
     @cached_property
     def writes(self) -> Tensor | None:
-        """R W_O with Frobenius norm 1, (H, d_v, d_model); R = `_square_root(W_V)`, so that ‖R W_O X‖ = ‖W_V W_O X‖."""
+        """R W_O with Frobenius norm 1, (H, d_v, d_model), where R = `_square_root(W_V)`: ‖R W_O X‖ = ‖W_V W_O X‖."""
         return None if self.value is None else _normalize(_square_root(self.value) @ self.output)
 
     @cached_property
     def reads(self) -> dict[str, Tensor | None]:
-        """W_Q W_Kᵀ, its transpose and W_V W_O for "q", "k" and "v", (H, d_model, d), reduced as in `writes`."""
+        """W_Q W_Kᵀ, W_K W_Qᵀ and W_V W_O for "q", "k" and "v", (H, d_model, d), made smaller as in `writes`."""
         pairs = {"q": (self.query, self.key), "k": (self.key, self.query), "v": (self.value, self.output.mT)}
         return {
             kind: None if left is None or right is None else _normalize(left @ _square_root(right).mT)
@@ -202,7 +202,7 @@ def _normalize(matrices: Tensor) -> Tensor:
 
 
 def _heads(projections: Projections, num_heads: int, fold_norms: bool) -> _Heads:
-    """Split the projections of a site into heads, with the norms before and after attention folded in, if any."""
+    """Split the projections of a site into heads; with `fold_norms`, the norms around attention are folded in."""
     before, after = (projections.before, projections.after) if fold_norms else (None, None)
     output = projections.w_o.weight.double().mT * projections.factor  # (H · d_v, d_model)
     if after is not None:

@@ -64,7 +64,7 @@ class Contributions:
         return names
 
     def with_falls(self, falls: pd.DataFrame | None) -> pd.DataFrame:
-        """Add to the table the fall of the logit with each head off, from `logit_falls`; NaN for other parts."""
+        """Add a column to the table: fall of the logit with each head off, from `logit_falls`; NaN for other parts."""
         if falls is None:
             return self.table.assign(fall=float("nan"))
         table = self.table.merge(falls[[*HEAD, "fall"]], "left", on=HEAD)
@@ -72,17 +72,17 @@ class Contributions:
 
     @property
     def most(self) -> tuple[Site, int] | None:
-        """The head with the largest contribution; None if no contribution is positive."""
+        """Head with the largest contribution; None if no contribution is positive."""
         head = next(self.heads.itertuples(), None)
         return None if head is None or not head.contribution > 0 else (Site(head.kind, head.layer), head.head)
 
     @property
     def called(self) -> str:
-        """The word in quotes, or both words of a difference: “it” − “she”."""
+        """Word in quotes, or both words of a difference: “it” − “she”."""
         return " − ".join(f"“{visible_text(word)}”" for word in (self.token, self.minus) if word is not None)
 
     def in_words(self, falls: pd.DataFrame | None = None) -> str:
-        """Describe the head with the largest contribution; given `logit_falls`, also whether other parts replace it."""
+        """Describe the head with the largest contribution; given `logit_falls`, also how far other parts replace it."""
         what, logit = "logit" if self.minus is None else "difference", in_cell(self.logit)
         if self.most is None:
             return f"No head adds to {self.called} directly; its {what} is {logit}."
@@ -109,7 +109,7 @@ class Contributions:
 
     @property
     def summary(self) -> pd.DataFrame:
-        """The table with parts added up: one row for the heads of each layer, and one for all biases."""
+        """Table with sums of contributions: one row for the heads of each layer, and one for all biases."""
         layers = self.table["layer"].astype(str)
         names = self.table["part"].case_when(
             [
@@ -132,9 +132,9 @@ def contributions(
     minus: str | int | None = None,
     sentence: int = 0,
 ) -> Contributions:
-    """Split the logit of a word after a position into the contributions of all heads and other parts, which sum to it.
+    """Split the logit of a word after a position into contributions of all heads and other parts, which sum to it.
 
-    The "bias of values" of a head, (b_V + b_norm W_V) W_O, does not depend on the tokens attended to, and has a row.
+    The "bias of values" of a head, (b_V + b_norm W_V) W_O, does not depend on the tokens attended to; it has a row.
 
     Args:
         record: result of a run with `stream=True`, see `attnviz.analyze`.
@@ -151,7 +151,7 @@ def contributions(
     direction = readout.unembedding.weight[first] - (0 if second is None else readout.unembedding.weight[second])
 
     def adds(part: Tensor) -> float:
-        """Contribution of a vector in the stream, (d_model,), to the logit."""
+        """Compute the contribution of a vector in the stream, (d_model,), to the logit."""
         normed = part if readout.norm is None else readout.norm.through(part, whole)
         return float((normed.double() @ direction.double()) * readout.factor)
 
@@ -197,21 +197,19 @@ def place_of(
     Raises:
         InputError: if the record predicts no words, or there is no such word or position.
     """
-    place = position_of(record, position, sentence=sentence)
-    logits = predicting(record).logits[sentence]
-    first = int(logits[place].argmax()) if token is None else id_of(record, token)
+    position, vocabulary = position_of(record, position, sentence=sentence), predicting(record).vocabulary
+    logits = predicting(record).logits[sentence, position]
+    first = int(logits.argmax()) if token is None else id_of(record, token)
     second = None if minus is None else id_of(record, minus)
     for id in (first, second):
-        if id is not None and not logits[place, id].isfinite():
-            word = quoted(predicting(record).vocabulary[id])
-            raise InputError(
-                f"The logit of {word} at position {place} is {float(logits[place, id])}; choose another word."
-            )
-    return place, first, second
+        if id is not None and not logits[id].isfinite():
+            value = f"The logit of {quoted(vocabulary[id])} at position {position} is {float(logits[id])}"
+            raise InputError(f"{value}; choose another word.")
+    return position, first, second
 
 
 def logit_of(record: Record, rows: int | list[int], position: int, first: int, second: int | None) -> Tensor:
-    """Return the logit of a word at a position, for texts `rows` of the batch, minus that of a second word, if any."""
+    """Return the logit of a word (minus that of a second word, if any) at a position, for texts `rows` of the batch."""
     logits = predicting(record).logits[rows, position].double()
     return logits[..., first] - (0 if second is None else logits[..., second])
 
@@ -256,9 +254,9 @@ def written_by_heads(
     """Compute the vectors that heads write into the residual stream at some positions.
 
     Returns:
-        The vectors of the heads, (H, n, d_model); the part of these vectors that is a bias of values, with the same
-        shape; and the bias of W_O, (n, d_model), or one row if it is the same at all positions. None for a bias that
-        does not exist.
+        The vectors of the heads, (H, n, d_model); the share of the bias of values in these vectors, with the same
+        shape; and the bias of W_O, (n, d_model), or one row if it is the same at all positions. A bias that does not
+        exist is None.
     """
     step, projections = record.step(site), parts_of(record).weights.sites[site]
     heads, n = range(step.num_heads), step.shape[3] - step.has_sink
@@ -284,16 +282,16 @@ def written_by_heads(
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """Logit difference of two words while each head, alone, takes one part from the run of another text.
+    """Logit difference of two words if one head at a time takes one part from the run of another text.
 
     Attributes:
-        texts, part: texts A and B, and the part that a head of A takes from B, of `core.edits.PARTS`.
+        texts, part: texts A and B, and the part that a head of A takes from B, one of `core.edits.PARTS`.
         position: position after which the words are predicted, or position of a blank.
-        words: the word of A and that of B; the difference is the logit of the first minus that of the second.
-        moved: whether A and B predict the same word; then `words` are those whose logits fall and rise most, A to B.
-        before, other: the difference in A and in B.
-        table: a row per head: site, kind, layer, head, difference and carried, (difference - before) / (other -
-            before): 0 is A, 1 is B; values below 0 and above 1 are possible.
+        words: the word of A and the word of B; the difference is the logit of the first minus that of the second.
+        moved: whether A and B predict the same word; `words` then are the words whose logits fall and rise most.
+        before, other: difference in A, and difference in B.
+        table: a row per head: site, kind, layer, head, difference (with the head patched) and carried, which is
+            (difference - before) / (other - before): 0 as in A, 1 as in B; less than 0 or more than 1 is possible.
     """
 
     texts: tuple[str, str]
@@ -307,17 +305,17 @@ class Carried:
 
     @property
     def strongest(self) -> tuple[Site, int]:
-        """The head that carries most of the difference."""
+        """Head that carries the largest share of the difference."""
         row = self.table.loc[self.table["carried"].idxmax()]
         return Site(row["kind"], int(row["layer"])), int(row["head"])
 
     def in_words(self) -> str:
-        """Describe the two words, their logit differences in A and B, and the head that carries most."""
+        """Describe the two words, their logit differences in A and B, and the head that carries the largest share."""
         first, second = (f"“{visible_text(word)}”" for word in self.words)
-        (site, head), most = self.strongest, self.table["carried"].max()
-        why = " A and B predict the same word, so these are the two that move most." if self.moved else ""
+        (site, head), share = self.strongest, self.table["carried"].max()
+        why = " A and B predict the same word, so these are the two whose logits change most." if self.moved else ""
         return (
             f"Logit of {first} minus logit of {second} after position {self.position}: {in_cell(self.before)} in "
-            f"A and {in_cell(self.other)} in B.{why} {site.head(head).capitalize()} carries most of the way from A "
-            f"to B by its {self.part} alone: {most:.0%}."
+            f"A and {in_cell(self.other)} in B.{why} {site.head(head).capitalize()} carries the largest share of the "
+            f"way from A to B by its {self.part} alone: {share:.0%}."
         )

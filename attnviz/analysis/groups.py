@@ -1,4 +1,4 @@
-"""Views of maps: a view merges runs of tokens into groups, each shown as one row or column, and hides special tokens.
+"""Views of maps: a view merges consecutive tokens into groups, shown as one row or column, and hides special tokens.
 
 A view does not change the record: weights of groups are sums of the record's weights, computed block by block.
 """
@@ -32,10 +32,10 @@ class View:
             row sums are kept.
         special: "show" or "hide" special tokens.
         sentences: whether to merge the tokens of a sentence like the pieces of a word; see `begins_sentence`.
-        parts: number of parts of equal length to cut the text into, each shown as one row or column; 0 for no cut.
+        parts: number of parts of equal length to cut the text into, each shown as one row or column; 0 for no parts.
 
     Raises:
-        InputError: if an option does not exist; the message names those that do.
+        InputError: if a value does not exist; the message names the values that do.
     """
 
     words: bool = False
@@ -120,22 +120,22 @@ class Groups:
         return tuple((role, stop - count, stop) for (role, count), stop in zip(runs, stops, strict=True))
 
     def index_of(self, position: int) -> int | None:
-        """Index of the group that contains a position; None if no group does."""
+        """Return the index of the group that contains a position; None if no group does."""
         index = np.flatnonzero((self.starts <= position) & (position < self.stops))
         return int(index[0]) if len(index) else None
 
     def place(self, i: int) -> int | str:
-        """Position of group `i`, or its first and last position: "1–5"."""
+        """Return the position of group `i`, or its first and last position: "1–5"."""
         start, last = int(self.starts[i]), int(self.stops[i]) - 1
         return start if start == last else f"{start}–{last}"
 
     def last(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return for each group the last text that is not empty, given the text of each position; "" if all are."""
+        """Return the last text of each group that is not empty, or "", given a text for each position."""
         positions = (reversed(range(*span)) for span in zip(*self.spans, strict=True))
         return tuple(next(filter(None, (texts[i] for i in group)), "") for group in positions)
 
     def every(self, flags: np.ndarray) -> np.ndarray:
-        """Whether a flag is True at all positions of a group, boolean, (groups,)."""
+        """Whether a flag is True at all positions of each group, boolean, (groups,)."""
         return np.array([flags[start:stop].all() for start, stop in zip(*self.spans, strict=True)], bool)
 
 
@@ -176,7 +176,7 @@ def as_tokens(tokens: Sequence[Token | str]) -> tuple[Token, ...]:
 
 
 def _is_merged(before: Token, token: Token, view: View, text: str) -> bool:
-    """Whether a view merges a token with the token before it; both are in the same part of the text."""
+    """Whether a view merges a token with the token before it, if both are in the same part of the text."""
     if token.role != before.role:
         return False
     if view.parts:
@@ -187,14 +187,14 @@ def _is_merged(before: Token, token: Token, view: View, text: str) -> bool:
 
 
 def stretch(spans: Spans) -> range:
-    """Range of positions from the first group to the last."""
+    """Return the range of positions from the first group to the last."""
     return range(int(spans[0][0]), int(spans[1][-1]))
 
 
 def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.ndarray, np.ndarray]:
-    """Merge cells into cells of groups: sum their weights, float64, and tell whether any of them is open.
+    """Merge the cells of each pair of groups: the sum of their weights, float64, and whether any of them is open.
 
-    Both results are (groups of queries, groups of keys).
+    Both results have the shape (groups of queries, groups of keys).
 
     Args:
         blocks: blocks from `blocks.blocks` or `blocks.openings`, over the `stretch` of queries and keys.
@@ -229,7 +229,7 @@ def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.nd
 def first_reasons(
     mask: Mask | torch.Tensor, lengths: tuple[int, int], queries: Spans, keys: Spans, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return `Step.reasons` for the first query and key of each pair of groups; a tensor has one reason everywhere."""
+    """Return `Step.reasons` for the first query and key of each pair of groups; a tensor has one reason for all."""
     if isinstance(mask, torch.Tensor):
         return ("the model's mask",), np.ones((len(queries[0]), len(keys[0])), np.int64)
     firsts = {"rows": torch.from_numpy(queries[0]), "columns": torch.from_numpy(keys[0])}

@@ -1,4 +1,4 @@
-"""Metrics and roles of each head of a record, heads that link two words, and heads that differ most from another head.
+"""Metrics and roles of each head, heads that attend from one word to another, and heads that differ most from a head.
 
 Rows of padding, rows without an open key and rows with NaN are left out; if no row is left, the value of a metric is
 missing (`pandas.NA`), not NaN.
@@ -36,8 +36,8 @@ class Metric:
         range: smallest and largest value as text, with LaTeX between $.
         low, high: ends of the range; `high` is None if it depends on the text or does not exist.
         source, means: first publication, and meaning in one sentence.
-        kinds: kinds of sites with this metric.
-        mixing: kinds of weights with this metric; those of linear attention are no shares of 1.
+        kinds: kinds of sites for which the metric exists.
+        mixing: kinds of weights for which the metric exists; weights of linear attention do not sum to 1.
         needs: data for the metric: "weights", or "values", which a read-only record lacks.
         main: whether a page shows it first.
         measure: function from a block to the numerator and the denominator of the metric.
@@ -138,17 +138,17 @@ def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRIC
 
 
 def seconds(record: Record, sentence: int = 0) -> float:
-    """Estimated seconds of `head_metrics`, extrapolated from a few rows."""
+    """Estimate the seconds of `head_metrics`, by measuring a few rows."""
     step = max(record.steps, key=lambda step: step.shape[2] * step.shape[3])
-    begin, rows, texts = perf_counter(), min(32, step.shape[2]), range(sentence, sentence + 1)
+    start, rows, texts = perf_counter(), min(32, step.shape[2]), range(sentence, sentence + 1)
     block = next(batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64))
     sums_of(record, replace(block, rows=slice(0, rows), position=torch.arange(rows)))
-    return (perf_counter() - begin) * weights_of_all(record.steps) / (rows * step.num_heads * step.shape[3])
+    return (perf_counter() - start) * weights_of_all(record.steps) / (rows * step.num_heads * step.shape[3])
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """Rule for a role: the metric is at least `least`, and the metric `unless`, which would explain it, is less."""
+    """Rule for a role: `metric` is at least `least`, and `unless`, a metric that would explain it, is below `least`."""
 
     name: str
     metric: str
@@ -171,9 +171,9 @@ THRESHOLDS: tuple[Threshold, ...] = (
 
 @dataclass(frozen=True)
 class Role:
-    """A suggested role of a head on this text, with the value of its metric from 0 to 1.
+    """Suggested role of a head, with the value of its metric, 0 to 1.
 
-    `fails` is the share of many texts on which the value stays below the threshold; None if unknown.
+    `fails` is the share of the texts on which the value is below the threshold; None for a single text.
     """
 
     name: str
@@ -183,7 +183,7 @@ class Role:
 
 
 def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
-    """Suggest roles of a head from its row of `head_metrics` or `Atlas.heads`, the strongest first; may be empty."""
+    """Suggest roles of a head, the strongest first, from its row of `head_metrics` or `Atlas.heads`."""
     numbers = {name: float(value) for name, value in row.items() if not isinstance(value, str) and pd.notna(value)}
     texts, suggested = int(numbers.get("texts", 1)), []
     for rule in THRESHOLDS:
@@ -215,8 +215,8 @@ def farthest(
     """Find the `count` heads of the same kind that differ most from a head: site, head and Jensen-Shannon divergence.
 
     The divergence in nats is the mean over the rows that are measured in both heads: 0 for equal weights, ln 2 if no
-    key has weight in both. Heads without such rows are left out. Linear attention has no distributions: none of its
-    heads is compared.
+    key has weight in both. Heads without such rows are left out, and so is linear attention: its weights are no
+    distributions.
     """
     steps = [step for step in record.steps if step.site.kind == site.kind and step.mixing == "softmax"]
     if record.step(site).mixing == "linear":
@@ -235,8 +235,8 @@ def farthest(
             sums[i] += (jensen_shannon(weights[i], weights[index]) * both).sum()
             counts[i] += both.sum()
     means = (sums / counts.clamp(min=1)).tolist()
-    others = [(*heads[i], means[i]) for i in range(len(heads)) if i != index and counts[i]]
-    return sorted(others, key=lambda other: other[2], reverse=True)[:count]
+    divergences = [(*heads[i], means[i]) for i in range(len(heads)) if i != index and counts[i]]
+    return sorted(divergences, key=lambda item: item[2], reverse=True)[:count]
 
 
 def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 
 BLOCK = 2**22
-"""Most logits in memory at once: 16 MB of float32."""
+"""Maximum number of logits in memory at once: 16 MB of float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +50,15 @@ class WordGrid:
 
 
 def stages(record: Record) -> tuple[str, ...]:
-    """Names of the partial sums of the stream: "embedding", and "layer 0", "layer 1", ... for the sum after a layer."""
+    """Name the partial sums of the stream: "embedding", and "layer 0", "layer 1", ... for the sum after a layer."""
     return ("embedding", *(f"layer {layer}" for layer in range(len(stream_of(record).states))))
 
 
 def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = None) -> WordGrid:
-    """Find the most probable word after each position if the model ended after each layer, with its probability.
+    """Find the word that would be most probable after each position if the model ended after a layer, for all layers.
 
-    Every partial sum goes through the last norm and the unembedding. The last row is the prediction of the model.
+    Each partial sum of the stream goes through the last norm and the unembedding. The last row is the prediction of
+    the model.
 
     Args:
         record: result of a run with `stream=True`, see `attnviz.analyze`.
@@ -89,8 +90,8 @@ def lens_words(record: Record, stage: int, position: int, *, sentence: int = 0, 
     names = stages(record)
     if not -len(names) <= stage < len(names):
         raise InputError(f"There is no stage {stage}; there are {len(names)}, counted from 0: {', '.join(names)}.")
-    place = position_of(record, position, sentence=sentence)
-    probabilities = next(_probabilities(record, stage % len(names), range(place, place + 1), sentence))[0]
+    position = position_of(record, position, sentence=sentence)
+    probabilities = next(_probabilities(record, stage % len(names), range(position, position + 1), sentence))[0]
     if probabilities.isnan().any():
         return ()
     top, vocabulary = probabilities.topk(min(count, len(probabilities))), predicting(record).vocabulary
@@ -124,20 +125,20 @@ def pushed(
             count is wrong.
     """
     if position is not None:
-        place = position_of(record, position, sentence=sentence)
-        positions = range(place, place + 1)
+        position = position_of(record, position, sentence=sentence)
+        positions = range(position, position + 1)
     if isinstance(head, bool) or not isinstance(head, int):
         raise InputError(f"The words that one head raises and lowers need the number of the head, not {head!r}.")
     stream, prediction = parts_of(record), predicting(record)
     (positions, tokens), readout = _columns(record, positions, sentence), stream.weights.readout
     if site not in stream.weights.sites:
-        others = ", ".join(map(str, stream.weights.sites))
-        raise InputError(f"No words are read from what {site} of '{record.source}' writes, only from {others}.")
+        what = f"In '{record.source}', {site} does not write into the stream of the prediction"
+        raise InputError(f"{what}; these do: {', '.join(map(str, stream.weights.sites))}.")
     if not 0 <= head < stream.weights.num_heads[site]:
         raise InputError(f"There is no head {head}; there are {stream.weights.num_heads[site]}, counted from 0.")
-    most = (len(prediction.vocabulary) - len(prediction.special)) // 2
-    if not 1 <= count <= most:
-        raise InputError(f"The count of words is {count}; it must be from 1 to {most}.")
+    limit = (len(prediction.vocabulary) - len(prediction.special)) // 2
+    if not 1 <= count <= limit:
+        raise InputError(f"The count of words is {count}; it must be from 1 to {limit}.")
     parts, window = [], slice(positions.start, positions.stop)
     written = written_by_heads(record, site, window, sentence=sentence)[0][head]
     final = stream.final[sentence, window]
@@ -159,7 +160,7 @@ def pushed(
 def _probabilities(record: Record, stage: int, positions: range, sentence: int) -> Iterator[Tensor]:
     """Yield the probabilities of all words after a stage, float64, in blocks of positions, (positions, words).
 
-    They are softmax(unembedding(norm(state))); for the last stage the probabilities of the model.
+    They are softmax(unembedding(norm(state))); for the last stage, they are the probabilities of the model.
     """
     stream, window = stream_of(record), slice(positions.start, positions.stop)
     model_logits = predicting(record).logits[sentence, window]
@@ -174,7 +175,7 @@ def _probabilities(record: Record, stage: int, positions: range, sentence: int) 
 
 def _columns(record: Record, positions: range | None, sentence: int) -> tuple[range, tuple[str, ...]]:
     """Return the positions (all if None) and tokens of the columns of a grid; raise InputError if they are wrong."""
-    position_of(record, 0, sentence=sentence)  # raise if there is no such sentence
+    position_of(record, 0, sentence=sentence)  # raises InputError if there is no such sentence
     length = record.read[sentence].length
     positions = range(length) if positions is None else positions
     if positions.step != 1 or not 0 <= positions.start < positions.stop <= length:

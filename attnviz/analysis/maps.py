@@ -33,14 +33,14 @@ TILES = 512
 """Largest number of tiles on the longer side of a map, by default."""
 
 MOST_BYTES = 200_000_000
-"""Largest size of the cached tiles of one step, in bytes; thumbnails need them again after each zoom."""
+"""Maximum size in bytes of the cached tiles of a step; thumbnails use them again after each zoom."""
 
 PIECE = 64
-"""Keys per piece in the search for a row's maximum: argmax, ten times as slow as amax, runs on one piece only."""
+"""Keys per piece of a row in the search for its maximum: the slow argmax runs only on the piece with the maximum."""
 
 _pooled: WeakKeyDictionary[Step, dict[tuple, "Pooled"]] = WeakKeyDictionary()
 _strongest: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
-"""Caches for long texts: pooled maps by heads, sentence and tile, and row maxima by head and sentence."""
+"""Caches for long texts: pooled maps by heads, sentence and tile; maxima of rows by head and sentence."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,11 +154,11 @@ class _Tiles:
         self.open[tiles] += open
         if block.cells is None:
             return
-        before = self.largest[tiles]
+        before = self.largest[tiles]  # a view, so that it is updated in place
         if self.several:
             most = block.cells.view(-1, down.count, down.size, width).amax(2)
             most = block.weigh(most.view(-1, down.count, across.count, across.size).amax(3))
-            before.copy_(before.maximum(most))  # `before` is a view into self.largest
+            before.copy_(before.maximum(most))
             return
         shape = (down.count, across.count, across.size)  # (r, c, C)
         lines = block.weights.view(down.count, down.size, -1)  # (r, R, c C)
@@ -194,7 +194,7 @@ def strongest(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the largest weight of each row, and its column within the window; both (rows,).
 
-    NaN is ignored; a row with only NaN has weight -1.
+    NaN is ignored; for a row that has only NaN the result is -1.
     """
     queries, keys = window_ranges(step, rows, columns)
     cached = _strongest.setdefault(step, {})
@@ -231,12 +231,12 @@ class _Rows:
             cells = cells.nan_to_num(nan=-1.0)
             pieces = cells.amax(2)
             largest = pieces.amax(1)
-        row = (largest > self.most[rows]).nonzero()[:, 0]  # rows with a new maximum
-        if len(row):
-            piece = pieces[row].argmax(1)
-            self.most[rows.start + row] = largest[row].to(self.most.dtype)
-            column = piece * cells.shape[2] + cells[row, piece].argmax(1)
-            self.columns[rows.start + row] = block.across.start + column
+        improved = (largest > self.most[rows]).nonzero()[:, 0]  # rows with a new maximum
+        if len(improved):
+            piece = pieces[improved].argmax(1)
+            self.most[rows.start + improved] = largest[improved].to(self.most.dtype)
+            column = piece * cells.shape[2] + cells[improved, piece].argmax(1)
+            self.columns[rows.start + improved] = block.across.start + column
 
 
 def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = ALL) -> Tensor:
@@ -250,11 +250,12 @@ def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = AL
 
 
 def _dtype(step: Step) -> torch.dtype:
-    """Number type of the weights of a step."""
+    """Return the number type of the weights of a step."""
     return torch.promote_types(step.query.dtype, torch.float32)
 
 
 def _is_whole(step: Step, queries: range, keys: range) -> bool:
+    """Whether positions are all queries and keys of a step."""
     return (queries, keys) == (range(step.shape[2]), range(step.shape[3]))
 
 
@@ -267,7 +268,7 @@ WEIGHT, BLOCKED, NAN, EMPTY = range(4)
 class Cells:
     """A window of one head, or of all heads combined, for a figure or a file; arrays are (rows, columns).
 
-    With `tile` above 1 an entry is a tile of cells: it has their largest weight, and is blocked if all of them are.
+    If `tile` is above 1, an entry is a tile of cells: it has their largest weight, and is blocked if all are blocked.
 
     Attributes:
         queries, keys: positions of the rows and columns; first positions of tiles.
@@ -305,7 +306,7 @@ def cells_of(
     tile: int = 1,
     scores: bool = True,
 ) -> list[Cells]:
-    """Compute weights, scores, states and rules of a window for several heads; work on a shared mask is done once.
+    """Compute weights, scores, states and rules of a window for several heads; a shared mask is evaluated once.
 
     A fully blocked tile has the rule that blocks its first cell.
 
@@ -323,20 +324,20 @@ def cells_of(
     result = []
     for i, head in enumerate(heads):
         reasons, codes = shared or reasons_of(step, head, *corners, sentence=sentence)
-        blocked, empty = codes.numpy(), empty_queries(step, head, sentence=sentence)[rows]
-        own_scores = tiles = None
+        rules, empty = codes.numpy(), empty_queries(step, head, sentence=sentence)[rows]  # 0: no rule blocks the cell
+        head_scores = tiles = None
         if tile == 1:
             weights = weights_of(step, head, rows, columns, sentence=sentence).numpy()
             if scores and isinstance(head, int) and step.mixing == "softmax":
-                own_scores = step.scores(head, rows, columns, sentence=sentence).numpy()
+                head_scores = step.scores(head, rows, columns, sentence=sentence).numpy()
         elif several:
             open_cells = pooled_heads.open[i] if pooled_heads.open.ndim == 3 else pooled_heads.open
-            weights, blocked = pooled_heads.largest[i], blocked * (open_cells == 0)
+            weights, rules = pooled_heads.largest[i], rules * (open_cells == 0)
         else:
             tiles = pooled(step, head, tile, **window)
-            weights, blocked = tiles.largest, blocked * (tiles.open == 0)
-        states = states_of(weights, blocked, empty.numpy(), tile)
-        result.append(Cells(*positions, weights, own_scores, states, reasons, blocked, tile, tiles))
+            weights, rules = tiles.largest, rules * (tiles.open == 0)
+        states = states_of(weights, rules, empty.numpy(), tile)
+        result.append(Cells(*positions, weights, head_scores, states, reasons, rules, tile, tiles))
     return result
 
 

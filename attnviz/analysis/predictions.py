@@ -26,7 +26,7 @@ def is_number(record: Record) -> bool:
 
 
 def cut(record: Record, *, sentence: int = 0) -> int:
-    """Number of tokens after which a generated text was cut off; 0 if the model ended the text itself."""
+    """Return the number of tokens after which a generated text was cut off; 0 if the model ended the text."""
     return record.prediction.cut[sentence] if record.prediction and record.prediction.cut else 0
 
 
@@ -81,14 +81,14 @@ class PredictedWord:
 
 
 def predicted_words(record: Record, *, sentence: int = 0) -> tuple[PredictedWord, ...]:
-    """Find the most probable word after each token (without padding), or in each blank if the model fills in blanks."""
-    prediction, read = predicting(record), record.read[sentence]
-    positions = list(range(read.length) if prediction.blanks is None else prediction.blanks[sentence])
+    """Find the most probable word after each token (padding excluded), or in each blank of a fill-in model."""
+    prediction, text = predicting(record), record.read[sentence]
+    positions = list(range(text.length) if prediction.blanks is None else prediction.blanks[sentence])
     logits = prediction.logits[sentence, positions].double()
-    most, words = logits.max(-1)
-    rows = zip(positions, words.tolist(), (most - logits.logsumexp(-1)).exp().tolist(), strict=True)
+    largest, words = logits.max(-1)
+    rows = zip(positions, words.tolist(), (largest - logits.logsumexp(-1)).exp().tolist(), strict=True)
     return tuple(
-        PredictedWord(read.labels[position], NOT_A_NUMBER if isnan(p) else prediction.vocabulary[i], p, position)
+        PredictedWord(text.labels[position], NOT_A_NUMBER if isnan(p) else prediction.vocabulary[i], p, position)
         for position, i, p in rows
     )
 
@@ -110,8 +110,8 @@ def next_words(
 ) -> tuple[NextWord, ...]:
     """List the most probable words after a position, the most probable first; empty if the probabilities are NaN.
 
-    Given a run `before` a change, list the most probable words of both runs. It is ignored if its tokens up to the
-    position differ (see `read_alike`).
+    Given a run `before` a change, list the most probable words of both runs. The run is ignored if its tokens up to
+    the position differ (see `read_alike`).
 
     Raises:
         InputError: if the model predicts no words, the position does not exist, or the vocabularies of the runs differ.
@@ -119,14 +119,14 @@ def next_words(
     after, vocabulary = _probabilities(record, position, sentence), record.prediction.vocabulary
 
     def best(probabilities: Tensor) -> list[int]:
-        """Ids of the `count` most probable words; empty if a probability is NaN."""
+        """Return the ids of the `count` most probable words; an empty list if a probability is NaN."""
         has_nan = bool(probabilities.isnan().any())
         return [] if has_nan else probabilities.topk(min(count, len(probabilities))).indices.tolist()
 
     if before is None or not read_alike(before, record, position, sentence=sentence):
         return tuple(NextWord(vocabulary[i], float(after[i])) for i in best(after))
     old_vocabulary = predicting(before).vocabulary
-    # lists only if needed: they decode every piece of a tokenizer
+    # converted to lists only if needed, which decodes the whole vocabulary of a tokenizer
     if old_vocabulary != vocabulary and list(old_vocabulary) != list(vocabulary):
         raise InputError(f"'{before.source}' and '{record.source}' have different words, which cannot be compared.")
     old = _probabilities(before, position, sentence)
@@ -146,21 +146,23 @@ def most_changed(before: Record, after: Record, *, sentence: int = 0) -> int | N
         if read_alike(before, after, position, sentence=sentence):
             old, new = (_probabilities(record, position, sentence) for record in (before, after))
             variation[position] = float((new - old).abs().sum()) / 2
-    most = max(variation, key=lambda position: (isnan(variation[position]), variation[position]), default=None)
-    return None if most is None or variation[most] <= 1e-6 else most
+    position = max(variation, key=lambda position: (isnan(variation[position]), variation[position]), default=None)
+    return None if position is None or variation[position] <= 1e-6 else position
 
 
 def _probabilities(record: Record, position: int, sentence: int) -> Tensor:
     """Return the probabilities of all words at a position, (words,); raise InputError if there are none."""
-    prediction, _ = predicting(record), token_at(record, position, sentence=sentence)
+    prediction = predicting(record)
+    token_at(record, position, sentence=sentence)  # raises InputError if there is no such position
     return prediction.probabilities(position, sentence=sentence)
 
 
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> tuple[NextWord, ...]:
     """List the classes of a classifier with their probabilities, the most probable first; empty if they are NaN.
 
-    Given a run `before` a change, its probabilities are added. The probability of a single class, and of each of
-    several simultaneous labels, is the logistic function of its logit. A regression has its numbers, in their order.
+    Given a run `before` a change, each class also has its probability in that run. If there is one class, or several
+    labels can hold at once, a probability is the logistic function of the logit. A regression has its numbers, in the
+    order of the model.
 
     Raises:
         InputError: if the model does not classify, or its classes differ from those of the run before.
@@ -185,7 +187,7 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
 
 
 def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
-    """Relative change of each token's output vector, (n,): ||after - before|| / ||before||.
+    """Compute the relative change of each token's output vector, (n,): ||after - before|| / ||before||.
 
     The change of a zero vector is 0 if it stayed zero, else infinite.
 
@@ -206,13 +208,13 @@ def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
 
 
 def similarity(record: Record) -> Tensor:
-    """Cosine similarity of the sentence vectors of a batch, float64, (B, B); NaN for a zero vector."""
+    """Compute the cosine similarity of the sentence vectors of a batch, float64, (B, B); NaN for a zero vector."""
     directions = _directions(record)
     return (directions @ directions.T).clamp(-1, 1)
 
 
 def shift(before: Record, after: Record) -> Tensor:
-    """Change of each sentence vector, 1 - cosine, float64, (B,): 0 for the same direction, 2 for the opposite one."""
+    """Compute the change of each sentence vector, 1 - cosine, float64, (B,): 0 for equal, 2 for opposite directions."""
     texts = [[sentence.text for sentence in record.sentences] for record in (before, after)]
     if texts[0] != texts[1]:
         raise InputError("The records are of other sentences, so their vectors cannot be compared.")
@@ -220,7 +222,7 @@ def shift(before: Record, after: Record) -> Tensor:
 
 
 def _directions(record: Record) -> Tensor:
-    """Return the sentence vectors with length 1, (B, d), float64."""
+    """Return the sentence vectors of a batch, divided by their lengths, (B, d), float64."""
     if record.vectors is None:
         raise InputError(f"'{record.source}' makes no sentence embeddings.")
     vectors = record.vectors.double()

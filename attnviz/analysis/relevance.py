@@ -1,4 +1,4 @@
-"""Gradients of a word's logit: attention relevance by layer, and integrated gradients.
+"""Attribution of a word's logit by gradients: attention relevance by layer, and integrated gradients.
 
 Attention relevance, Chefer, Gur and Wolf 2021, "Generic Attention-model Explainability for Interpreting Bi-Modal and
 Encoder-Decoder Transformers". With ∇A = ∂ logit / ∂ A and the mean over heads E_h:
@@ -7,7 +7,7 @@ Encoder-Decoder Transformers". With ∇A = ∂ logit / ∂ A and the mean over h
     R = 1,  R ← R + Ā R                                             (6), from layer to layer of one stack
     R_ti ← R_ti + Ā R_ti                                            (7), a decoder's self-attention, R_ti = 0 at first
     R_ti ← R_ti + N(R_tt)ᵀ Ā N(R_ii)                                (10), its cross-attention
-    N(R) = (R - 1) with each row divided by its sum, + 1            (8), (9); a row of zeros stays
+    N(R) = (R - 1) with each row divided by its sum, + 1            (8), (9); rows of zeros stay zero
 
 Integrated gradients, Sundararajan, Taly and Yan 2017, "Axiomatic Attribution for Deep Networks".
 """
@@ -33,7 +33,7 @@ class WordLogit:
     Attributes:
         token, id: the word.
         position, sentence, logit: position of the prediction, index in the batch, and the model's logit.
-        texts: texts that the model reads; see `texts_of`.
+        texts: input texts of the model; see `texts_of`.
     """
 
     token: str
@@ -60,7 +60,7 @@ class Relevance(WordLogit):
     Attributes:
         products: ∇A ⊙ A of each site, with positive and negative numbers, (H, Q, K), without padding; a sink is the
             last key.
-        unseen: sentence about attention of the model that is missing from `products`; None if nothing is missing.
+        unseen: sentence about attention that `products` lack, because it was not captured; None if it is complete.
     """
 
     products: Mapping[Site, Tensor]
@@ -109,7 +109,7 @@ def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
     """
     sites = sorted(maps, key=lambda site: (site.layer, site.kind == "cross"))
     last = "decoder" if any(site.kind == "decoder" for site in sites) else "encoder"
-    crossed = any(site.kind == "cross" for site in sites)
+    has_cross = any(site.kind == "cross" for site in sites)
     source = None  # R_ii of an encoder below a decoder
     for site in sites:
         if site.kind == "encoder" != last:
@@ -117,18 +117,19 @@ def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
             source = torch.eye(len(relevant), dtype=relevant.dtype) if source is None else source
             source = source + relevant @ source
     result: dict[int, dict[str, Tensor]] = {}
-    own = across = None  # R_tt and R_ti of the last stack
+    within = across = None  # R_tt and R_ti of the last stack
     for site in (site for site in sites if site.kind in (last, "cross")):
         relevant = maps[site]
         if site.kind == "cross":
-            across = across + _normalize(own).mT @ relevant @ _normalize(source)
+            across = across + _normalize(within).mT @ relevant @ _normalize(source)
         else:
             relevant = relevant[:, : len(relevant)]
-            own = torch.eye(len(relevant), dtype=relevant.dtype) if own is None else own
-            if across is None and crossed:
+            within = torch.eye(len(relevant), dtype=relevant.dtype) if within is None else within
+            if across is None and has_cross:
                 across = relevant.new_zeros(len(relevant), len(source))
-            own, across = own + relevant @ own, None if across is None else across + relevant @ across
-        result[site.layer] = {last: own} | ({} if across is None else {"encoder": across})
+            within = within + relevant @ within
+            across = None if across is None else across + relevant @ across
+        result[site.layer] = {last: within} | ({} if across is None else {"encoder": across})
     return result
 
 

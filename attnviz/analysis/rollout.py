@@ -23,7 +23,7 @@ from attnviz.core.record import Record, Step
 from attnviz.core.tokens import Token
 
 MOST_CELLS = 2**25
-"""Most numbers in memory at once, over all layers: 12 layers of about 1,600 tokens."""
+"""Maximum number of numbers in memory at once, over all layers: 12 layers of about 1,600 tokens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +33,8 @@ class Mixed:
     Attributes:
         kind, tokens: kind of the stack, and its n tokens without padding.
         layers: matrices (L, n, n), float64, whose rows sum to 1; (0, n, n) if made by `rows`.
-        left_out: number of rows without weights (no open key, or NaN), which keep their state unchanged.
-        note: sentence about attention that is not followed, or None.
+        left_out: number of rows without weights (no open key, or NaN), whose states pass through unchanged.
+        note: sentence about attention that the rollout ignores, or None.
     """
 
     kind: str
@@ -56,9 +56,9 @@ def mixed(record: Record, kind: str | None = None, *, sentence: int = 0) -> Mixe
     steps = _stack(record, kind)
     n = token_counts(record, steps[0], sentence)[0]
     if len(steps) * n * n > MOST_CELLS:
-        most = f"at most {MOST_CELLS:,} numbers are held"
+        limit = f"at most {MOST_CELLS:,} numbers are held"
         instead = "Shorten it, or follow single positions: analysis.rollout.rows"
-        raise InputError(f"{len(steps)} layers of {n:,} x {n:,} tokens are too many to follow; {most}. {instead}.")
+        raise InputError(f"{len(steps)} layers of {n:,} x {n:,} tokens are too many to follow; {limit}. {instead}.")
     weights = torch.stack([weights_of(step, "mean", slice(n), slice(n), sentence=sentence) for step in steps]).double()
     sums = weights.sum(-1, keepdim=True)
     valid = sums.isfinite() & (sums > 0)
@@ -96,7 +96,7 @@ def _stack(record: Record, kind: str | None) -> list[Step]:
 
 
 def rollout(mixed_layers: Mixed) -> Tensor:
-    """Compute the rollout after each layer, (L, n, n): entry i, j is the share of token j in position i.
+    """Compute the rollout after each layer, (L, n, n): entry (i, j) is the share of token j in position i.
 
     Rows sum to 1. Later layers multiply from the left: R_l = Ã_l R_(l-1). In a decoder, later tokens have share 0.
     """
@@ -109,9 +109,10 @@ def rollout(mixed_layers: Mixed) -> Tensor:
 def rows(
     record: Record, positions: Sequence[int], kind: str | None = None, *, layers: int | None = None, sentence: int = 0
 ) -> tuple[Mixed, Tensor]:
-    """Compute some rows of `rollout` for a text of any length: the stack, and the rows, (positions, n), float64.
+    """Compute the rows of `rollout` at some positions, for a text of any length, after the first `layers` (None: all).
 
-    From the last of the first `layers` (None: all) down, each layer turns a row r into r ½ (A + I).
+    Returns the stack, without its matrices, and the rows, (positions, n), float64. From the last layer to the first, a
+    row r becomes r · ½ (A + I).
     """
     steps = _stack(record, kind)[:layers]
     n = token_counts(record, steps[0], sentence)[0]
@@ -131,7 +132,7 @@ def rows(
 
 
 def _rows_times_weights(step: Step, shares: Tensor | None, sentence: int, n: int = 0) -> Tensor:
-    """Multiply rows, (rows, n), by A, the mean over heads; for None, return the sum of each row of A, (1, n)."""
+    """Multiply rows of shares, (rows, n), by A, the mean over heads; without `shares`, sum each row of A, (1, n)."""
     n = n if shares is None else shares.shape[1]
     result, positions = torch.zeros(1 if shares is None else len(shares), n, dtype=torch.float64), torch.arange(n)
     positions = positions if shares is None else shares.any(0).nonzero().flatten()

@@ -17,14 +17,14 @@ from attnviz.core.masks import Full
 from attnviz.core.record import ALL, Record, Step
 
 MOST_NAMED = 3
-"""Most tokens named in a description."""
+"""Maximum number of tokens that are named in a description."""
 
 
 ENDS, END = ("<eos>", "</s>"), "end of text"
 """Tokens that end a text, and their meaning."""
 
 MEANS = dict.fromkeys(ENDS, END) | {".": "period", ",": "comma", ":": "colon", ";": "semicolon", "'": "apostrophe"}
-"""Names that are added in parentheses to a predicted word that is punctuation or hardly visible."""
+"""Names that are added in parentheses to a predicted word if it is punctuation or hardly visible."""
 
 CELL = {
     "empty": "{query} has no key left to look at; its weights are {filled}.",
@@ -162,7 +162,7 @@ def heads(view: AttentionView, largest: Sequence[str]) -> str:
 
 
 def mask(view: SeenMask) -> str:
-    """Describe a mask: its number of open cells, the open keys of its last row, and merged or hidden tokens."""
+    """Describe a mask: how many cells are open, how many keys the last query may attend to, and notes on the view."""
     rows, columns = len(view.queries), len(view.keys)
     open_keys = view.open_keys.tolist()
     cells = f"{sum(open_keys)} of {rows * columns} cells may attend."
@@ -174,7 +174,7 @@ def mask(view: SeenMask) -> str:
 
 
 def count_of_leaks(test: LeakTest) -> str:
-    """Say how many leaks a test has, or why it has none, without a final period."""
+    """Write how many leaks a test found, or why it found none, without a final period."""
     if test.pairs:
         return counted(len(test.pairs), "leak")
     if test.is_tested:
@@ -185,7 +185,7 @@ def count_of_leaks(test: LeakTest) -> str:
 
 
 def leaks(test: LeakTest) -> str:
-    """Describe a leak test: its leaks, what was compared, which tokens the mask should hide, and what was left out."""
+    """Describe a leak test: its leaks, the compared outputs, the expected rule, and the tokens that were left out."""
     pairs = test.pairs
     first = "; ".join(test.in_words(*pair) for pair in pairs[:MOST_NAMED])
     more = f"; and {len(pairs) - MOST_NAMED:,} more" if len(pairs) > MOST_NAMED else ""
@@ -193,9 +193,9 @@ def leaks(test: LeakTest) -> str:
     changed, unused = int(test.tested.sum()), int(test.unused.sum())
     what = f"Compared: {test.where}, the output at {len(test.queries)} positions"
     how = f"{what}, when each of {counted(changed, 'token')} is changed; expected: {test.promise}."
-    still = f"In {counted(unused, 'open cell')} the output did not change." if unused else ""
+    unchanged = f"In {counted(unused, 'open cell')} the output did not change." if unused else ""
     edits = test.edits.in_words()
-    parts = [summary, how, still, *map(as_sentence, test.notes), f"Changed: {', '.join(edits)}." if edits else ""]
+    parts = [summary, how, unchanged, *map(as_sentence, test.notes), f"Changed: {', '.join(edits)}." if edits else ""]
     return " ".join(filter(None, parts))
 
 
@@ -205,12 +205,12 @@ def change(moved: np.ndarray, labels: Sequence[str]) -> str:
     if not moved.any():
         return f"{text} No vector changed."
     order = np.argsort(-np.nan_to_num(moved, nan=np.inf), kind="stable")[:MOST_NAMED]
-    named = ", ".join(f"{quoted_token(labels[i], i)} {percent(moved[i])}" for i in order if moved[i] != 0)
-    return f"{text} Most: {named}."
+    tokens = ", ".join(f"{quoted_token(labels[i], i)} {percent(moved[i])}" for i in order if moved[i] != 0)
+    return f"{text} Most: {tokens}."
 
 
 def next_word(record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5) -> str:
-    """Describe the most probable words after a position (or in a blank, or labels of a token), with probabilities."""
+    """Describe the most probable words after a position or in a blank, or labels of a token, with probabilities."""
     after = f"{_preposition(record)} {quoted_token(analysis.token_at(record, position, sentence=sentence), position)}"
     ranked = analysis.next_words(record, position, before=before, sentence=sentence, count=count)
     if not ranked:
@@ -220,9 +220,9 @@ def next_word(record: Record, position: int, *, before: Record | None = None, se
     for word in ranked:
         old = "" if word.before is None else f" (before the change {percent(word.before)})"
         listed.append(f"{quoted(word.word)} {percent(word.probability)}{old}")
-    other = before is not None and not analysis.read_alike(before, record, position, sentence=sentence)
+    is_other_text = before is not None and not analysis.read_alike(before, record, position, sentence=sentence)
     what = "Most probable label" if analysis.labels_tokens(record) else "Most probable"
-    return f"{what} {after}: {', '.join(listed)}.{f' {OTHER_WORDS}.' if other else ''}"
+    return f"{what} {after}: {', '.join(listed)}.{f' {OTHER_WORDS}.' if is_other_text else ''}"
 
 
 def _preposition(record: Record) -> str:
@@ -247,27 +247,27 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     token = quoted_token(prediction.token, prediction.position)
     least = f"{quoted(prediction.word)} {percent(prediction.probability)}, {where} {token}"
     what, word = {"after": ("token", "next word"), "in place of": ("blank", "word"), "of": ("token", "label")}[where]
-    ended = analysis.cut(record, sentence=sentence)
-    ended = f" The text was cut after {ended} tokens." if ended else ""
+    length = analysis.cut(record, sentence=sentence)
+    ended = f" The text was cut after {length} tokens." if length else ""
     tokens = f"1 {what}" if len(now) == 1 else f"each of {len(now)} {what}s"
     text = f"{where.capitalize()} {tokens}, the most probable {word}. The least certain: {least}.{ended}"
     if before is None:
         return text
     old = analysis.predicted_words(before, sentence=sentence)
-    pairs = [(before, after) for before, after in zip(old, now, strict=False) if before.word != after.word]
+    pairs = [(first, second) for first, second in zip(old, now, strict=False) if first.word != second.word]
     count = len(pairs) + abs(len(old) - len(now))
     if not count:
         return f"{text} All are as before the change."
-    named = "; ".join(
-        f"{quoted(after.word)} {where} {quoted_token(after.token, after.position)}, before {quoted(before.word)}"
-        for before, after in pairs[:MOST_NAMED]
+    changes = "; ".join(
+        f"{quoted(second.word)} {where} {quoted_token(second.token, second.position)}, before {quoted(first.word)}"
+        for first, second in pairs[:MOST_NAMED]
     )
     differ = f"{count} {'differs' if count == 1 else 'differ'} from before the change"
-    return f"{text} {differ}{f': {named}' if named else ''}."
+    return f"{text} {differ}{f': {changes}' if changes else ''}."
 
 
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
-    """Describe the most probable labels with their probabilities; for a regression its numbers."""
+    """Describe the most probable labels with their probabilities, or the numbers of a regression."""
     ranked = analysis.labels(record, before=before, sentence=sentence)
     if not ranked:
         return "The probabilities of the labels are not numbers."
@@ -342,7 +342,7 @@ def compared_cell(both: AlignedPair, row: int, column: int) -> str:
 
 
 def digits_of(a: np.ndarray, b: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Return the number of decimals, for each cell, with which rounded a - b equals the rounded difference `more`."""
+    """Return the number of decimal places per cell: enough that rounded a - b equals the rounded difference `more`."""
     agree = [np.abs(np.round(a, n) - np.round(b, n) - np.round(more, n)) < 1e-9 for n in (2, 3)]
     is_small = (np.abs(more) > 0) & (np.abs(more) < 0.05)
     return np.select([is_small, np.isnan(more) | agree[0], agree[1]], [4, 2, 3], 4)
@@ -351,15 +351,15 @@ def digits_of(a: np.ndarray, b: np.ndarray, more: np.ndarray) -> np.ndarray:
 def _place(both: AlignedPair, axis: int, index: int) -> str:
     """Name a row (axis 0) or column of the grid by its token in A and, if different, its token in B."""
     sides = zip((both.a, both.b), (both.rows, both.columns)[axis][index], strict=True)
-    named = [(side.tokens[axis][i].text, i) for side, i in sides if i is not None]
-    texts = [quoted_token(text, i) for text, i in named]
-    if len(named) == 1 or named[0][0] == named[1][0]:
+    tokens = [(side.tokens[axis][i].text, i) for side, i in sides if i is not None]
+    texts = [quoted_token(text, i) for text, i in tokens]
+    if len(tokens) == 1 or tokens[0][0] == tokens[1][0]:
         return texts[0]
     return f"{texts[0]}, in B {texts[1]}"
 
 
 def window_text(both: AlignedPair) -> str:
-    """Write which positions of A a part of the grid shows; "" for the whole grid."""
+    """Write the positions of A that a part of the grid shows; "" for the whole grid."""
     if both.window == (ALL, ALL):
         return ""
     spans = []
@@ -386,27 +386,27 @@ def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
     """Describe the tokens with the largest shares in a position, given its row of rollout, (n,)."""
     order = np.argsort(-shares, kind="stable")[:MOST_NAMED].tolist()
     names = ["itself" if i == position else quoted_token(texts[i], i) for i in order]
-    named = [f"{name} {percent(float(shares[i]))}" for name, i in zip(names, order, strict=True)]
+    parts = [f"{name} {percent(float(shares[i]))}" for name, i in zip(names, order, strict=True)]
     if rest := len(texts) - len(order):
         left = percent(float(1 - shares[order].sum()))
-        named.append(f"{rest:,} {'others' if rest > 1 else 'other'} {left}")
-    return f"{quoted_token(texts[position], position)} is mixed from: {', '.join(named)}."
+        parts.append(f"{rest:,} {'others' if rest > 1 else 'other'} {left}")
+    return f"{quoted_token(texts[position], position)} is mixed from: {', '.join(parts)}."
 
 
 def largest(table: pd.DataFrame) -> str:
     """Describe the rows with the largest numbers in the last numeric column, as a sentence."""
     column = [*table.select_dtypes("number")][-1]
     rows = table.dropna(subset=column).sort_values(column, key=abs, ascending=False, kind="stable")[:MOST_NAMED]
-    named = []
+    descriptions = []
     for row in rows.to_dict("records"):
         number = digits(row.pop(column))
         tokens = {"query": "query_token", "key": "key_token", "position": "token"}
         texts = {name: row.pop(token) for name, token in tokens.items() if {name, token} <= {*row}}
         is_head = {"kind", "layer", "head"} <= {*row}
-        places = [Site(row.pop("kind"), row.pop("layer")).head(row.pop("head"))] if is_head else []
+        parts = [Site(row.pop("kind"), row.pop("layer")).head(row.pop("head"))] if is_head else []
         for name, value in row.items():
             text = quoted(value) if isinstance(value, str) else value
             text = quoted_token(texts[name], value) if name in texts else text
-            places.append(f"{name.replace('_', ' ')} {text}")
-        named.append(f"{number} ({', '.join(places)})")
-    return f"Largest {column.replace('_', ' ')}: {', '.join(named)}." if named else "It has no numbers."
+            parts.append(f"{name.replace('_', ' ')} {text}")
+        descriptions.append(f"{number} ({', '.join(parts)})")
+    return f"Largest {column.replace('_', ' ')}: {', '.join(descriptions)}." if descriptions else "It has no numbers."

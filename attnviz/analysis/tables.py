@@ -1,7 +1,7 @@
 """Records as tidy pandas tables, one row per fact: the data of figures and CSV files.
 
-Column names are fixed; tokens are the raw text. Above `MOST_CELLS` cells, a table keeps for each query its `STRONGEST`
-open keys with exact weights; the sum of all other weights is in `rest`, and the table's note says so.
+Column names are fixed; tokens are the raw text. Above `MOST_CELLS` cells, a table has only the `STRONGEST` open keys of
+each query, with exact weights; the column `rest` is the sum of all other weights, and the table's note says so.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from attnviz.core.record import Record
 
 MOST_CELLS = 512 * 512
 STRONGEST = 16
-"""Most keys per query in a table with more than `MOST_CELLS` cells."""
+"""Maximum number of keys per query in a table with more than `MOST_CELLS` cells."""
 
 
 def weights_table(view: AttentionView, head: int | str) -> pd.DataFrame:
@@ -79,8 +79,8 @@ def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.Data
 def comparison_table(both: AlignedPair) -> pd.DataFrame:
     """Make a table with a row per cell of two aligned maps: positions and tokens in both, a, b, difference, variation.
 
-    `variation` is that of the whole row. Positions missing from a map are empty. Above `MOST_CELLS` cells, each row of
-    the maps keeps its `STRONGEST` largest differences.
+    `variation` is the total variation of the whole row. Positions missing from a map are empty. Above `MOST_CELLS`
+    cells, only the `STRONGEST` largest differences of each row are listed.
     """
     count = _count(len(both.rows)) if len(both.rows) * len(both.columns) > MOST_CELLS else None
     parts = []
@@ -105,7 +105,7 @@ def comparison_table(both: AlignedPair) -> pd.DataFrame:
 def numbers_table(numbers: np.ndarray, name: str, queries: Sequence[str], keys: Sequence[str]) -> pd.DataFrame:
     """Make a table with a row per cell of an array, (Q, K): query, query_token, key, key_token and the number.
 
-    Above `MOST_CELLS` cells, each query keeps its `STRONGEST` largest numbers.
+    Above `MOST_CELLS` cells, only the `STRONGEST` largest numbers of each query are listed.
     """
     count = _count(len(queries)) if numbers.size > MOST_CELLS else None
     i, j = _largest(numbers, count)
@@ -121,8 +121,8 @@ def reached_table(numbers: dict[str, np.ndarray], texts: Sequence[str]) -> pd.Da
 def leaks_table(test: LeakTest) -> pd.DataFrame:
     """Make a table with a row per cell of a leak test: query, query_token, key, key_token, moved, promised, state.
 
-    `moved` is the change of the query's output, relative to its length, when the key's token is changed; NaN if it was
-    not. `promised` tells whether the query may see the key; `state` is one of `attnviz.check.leaks.STATES`.
+    `moved` is the change of the query's output, relative to its length, if the key's token is changed; NaN if that was
+    not tested. `promised` tells whether the query may see the key; `state` is one of `attnviz.check.leaks.STATES`.
     """
     i, j = _largest(test.moved.numpy())
     texts = ([token.text for token in tokens] for tokens in (test.queries, test.keys))
@@ -145,7 +145,7 @@ def next_word_table(
 ) -> pd.DataFrame:
     """Make a table with a row per probable word after a position: position, token, word, probability; see `next_words`.
 
-    Also probability_before, if a run `before` a change is given and its tokens up to the position are the same.
+    Given a run `before` a change with the same tokens up to the position, there is also probability_before.
     """
     ranked = analysis.next_words(record, position, before=before, sentence=sentence, count=count)
     token = _texts([analysis.token_at(record, position, sentence=sentence)] * len(ranked))
@@ -167,8 +167,8 @@ def _ranked_table(
 def step_by_step_table(record: Record, *, before: Record | None = None, sentence: int = 0) -> pd.DataFrame:
     """Make a table with a row per position, or per blank: position, token, word, probability.
 
-    See `analysis.predicted_words`. With a run `before` a change also token_before, word_before, probability_before; if
-    the runs differ in length, cells of the shorter run are empty.
+    See `analysis.predicted_words`. Given a run `before` a change, there are also token_before, word_before and
+    probability_before; if the runs differ in length, cells of the shorter run are empty.
     """
     runs = {"": record} if before is None else {"": record, "_before": before}
     predictions = {end: analysis.predicted_words(run, sentence=sentence) for end, run in runs.items()}
@@ -184,7 +184,7 @@ def step_by_step_table(record: Record, *, before: Record | None = None, sentence
 
 
 def _weights(view: AttentionView, head: int | str, *, many: bool, among: int = 1) -> pd.DataFrame:
-    """Make a table of all cells of a head or, if there are `many`, the strongest of each row, for `among` heads."""
+    """Make a table of all cells of a head or, if `many`, the strongest cells of each row; `among` heads share it."""
     if many:
         return _strongest(view, head, _count(len(view.queries) * among))
     cells = view.cells([head])[0]
@@ -225,13 +225,13 @@ def _strongest(view: AttentionView, head: int | str, count: int) -> pd.DataFrame
     i, j, weights, scores, rest = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     states = _pick(analysis.STATES, np.where(np.isnan(weights), analysis.NAN, analysis.WEIGHT))
     numbers = {"weight": weights, "score": scores if view.has_scores(head) else None, "state": states, "rule": ""}
-    which = "strongest that" if count == 1 else f"{count} strongest that"
-    note = f"Of {len(view.keys):,} keys, the {which} each query may attend to; rest: all others together."
+    strongest = "strongest that" if count == 1 else f"{count} strongest that"
+    note = f"Of {len(view.keys):,} keys, the {strongest} each query may attend to; rest: all others together."
     return _table(_view_columns(view, i, j) | numbers | {"rest": rest}, note, view)
 
 
 def _table(columns: dict[str, object], note: str, view: AttentionView | SeenMask | None = None) -> pd.DataFrame:
-    """Make a table with a note on rows left out and on the changes of a view."""
+    """Make a table with a note on rows that are left out and on tokens that a view merges or hides."""
     table = pd.DataFrame(columns)
     if note := " ".join(filter(None, [note, *map(as_sentence, view.notes if view else ())])):
         table.attrs["note"] = note
@@ -239,12 +239,12 @@ def _table(columns: dict[str, object], note: str, view: AttentionView | SeenMask
 
 
 def _count(queries: int) -> int:
-    """Return the number of keys to keep per query in a table with more than `MOST_CELLS` cells."""
+    """Return the number of keys per query in a table with more than `MOST_CELLS` cells."""
     return max(1, min(STRONGEST, MOST_CELLS // max(1, queries)))
 
 
 def _largest(cells: np.ndarray, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return row and column of the `count` cells of largest magnitude in each row; of all cells without a count."""
+    """Return row and column of the `count` cells of largest magnitude in each row, or of all cells without a count."""
     if count is None:
         i, j = np.indices(cells.shape)
         return i.ravel(), j.ravel()
@@ -263,5 +263,5 @@ def _pick(names: Sequence[str], codes: np.ndarray) -> np.ndarray:
 
 
 def _texts(texts: Sequence[str | None]) -> np.ndarray:
-    """Make a column of texts or None. Lone surrogates, which pandas refuses, become U+FFFD."""
+    """Make a column of texts, or of None. Lone surrogates, which pandas refuses, become U+FFFD."""
     return np.array([text if text is None else without_surrogates(text) for text in texts], dtype=object)

@@ -37,11 +37,11 @@ __all__ = ["SPECIAL", "AttentionView", "Groups", "SeenMask", "View", "as_tokens"
 MERGED = "pieces are merged into words: weights summed over keys, averaged over queries"
 HIDDEN = "special tokens are hidden: rows sum to less than 1"
 READ_ONLY = "weights as the model gives them; its scores are not known"
-MERGED_MASK = "pieces are merged into words: one may attend where any of its pieces may"
+MERGED_MASK = "pieces are merged into words: a word may attend where any of its pieces may"
 HIDDEN_MASK = "special tokens are hidden"
 
 MOST_MERGED, MOST_MAPS = 2**20, 16
-"""Most cells per cached map of groups (9 MB), and most cached maps per step: recomputing one needs all weights."""
+"""Maximum number of cells of a cached map of groups (9 MB), and of cached maps per step."""
 
 _merged: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
 """Cached maps of groups for each step, by head, sentence and groups."""
@@ -57,7 +57,7 @@ class RowBlock:
     reasons: tuple[str, ...]
 
     def pooled(self, tile: int, names: dict[str, int]) -> "RowBlock":
-        """Pool the rows in tiles with their largest weights; number rules by `names`, to which new rules are added."""
+        """Pool the rows in tiles with their largest weights; `names` numbers the rules, and new rules are added."""
         numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in self.reasons)])
         blocked = numbers[self.blocked]
         if tile == 1:
@@ -86,7 +86,7 @@ class _Window:
 
     @property
     def window(self) -> str:
-        """Text with the positions in the window; "" for the whole map."""
+        """Text with the positions of the window: "queries 0 to 9 of 20, keys ..."; "" for the whole map."""
         if (self.rows, self.columns) == (ALL, ALL) or not len(self.queries) or not len(self.keys):
             return ""
         spans = [(part.stretch, n) for part, n in zip((self.queries, self.keys), self.lengths, strict=True)]
@@ -98,7 +98,7 @@ class _Window:
 class AttentionView(_Window):
     """An attention call of a record in a view, limited to a window; see `see`.
 
-    A group is in the window if its first position is.
+    A group is in the window if its first position is in the window.
     """
 
     record: Record
@@ -131,8 +131,8 @@ class AttentionView(_Window):
     def predicted(self) -> tuple[str, ...] | None:
         """Most probable word after each row, or "NaN"; None if the model predicts no words.
 
-        After a merged word, the word predicted after its last piece. "" in rows of padding and, if the model fills in
-        blanks, in rows that are not blanks.
+        A merged word has the prediction of its last piece. Rows of padding have "", and so do rows that are not blanks
+        if the model fills in blanks.
         """
         if self.record.predicted(self.site, sentence=self.sentence) is None:
             return None
@@ -203,7 +203,7 @@ class AttentionView(_Window):
         return result
 
     def empty(self, head: int | str) -> np.ndarray:
-        """Whether a row has no open key, boolean, (rows,); for a merged word, whether no piece has one."""
+        """Whether a row has no open key, boolean, (rows,); for a merged word, whether none of its pieces has one."""
         empty = empty_queries(self.step, head, sentence=self.sentence).numpy()
         return self.queries.every(empty)
 
@@ -222,9 +222,9 @@ class AttentionView(_Window):
         return np.concatenate([part.max(1) for part in parts]), np.concatenate([part.argmax(1) for part in parts])
 
     def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
-        """Find the position (query, key) of the largest weight of a query, or of all rows if the view lacks the query.
+        """Find the position (query, key) of the largest weight of a query, or of all rows if the query is not shown.
 
-        Over all rows, weights of 1 do not count, because a query with a single open key has one.
+        In the search over all rows, weights of 1 are ignored: a query with a single open key always has weight 1.
         """
         row = None if query is None else self.queries.index_of(query)
         if row is None:
@@ -238,30 +238,31 @@ class AttentionView(_Window):
     def around(
         self, head: int | str, selected: tuple[int, int] | None, picked: Mapping[str, int], most: int
     ) -> "AttentionView":
-        """Restrict the view to at most `most` queries and keys around a cell, or the picked "query" and "key".
+        """Restrict the view to at most `most` queries and keys around a cell, or around the picked "query" and "key".
 
-        A query alone has its strongest key beside it. Without a cell, the largest weight is in the middle.
+        If only a query is picked, the keys are those around its largest weight. If nothing is picked, the window is
+        around the largest weight of the map.
         """
         parts = self.queries, self.keys
         if max(map(len, parts)) <= most:
             return self
-        places = zip(parts, selected or map(picked.get, ("query", "key")), strict=True)
-        row, column = (None if place is None else part.index_of(place) for part, place in places)
+        pairs = zip(parts, selected or map(picked.get, ("query", "key")), strict=True)
+        row, column = (None if position is None else part.index_of(position) for part, position in pairs)
         if row is None and column is None:
             pairs = zip(parts, self.strongest_cell(head), strict=True)
-            row, column = (part.index_of(place) for part, place in pairs)
+            row, column = (part.index_of(position) for part, position in pairs)
         if column is None:
             column = self.keys.index_of(self.strongest_cell(head, int(self.queries.starts[row]))[1])
         if row is None:
             row = column if len(self.queries) == len(self.keys) else 0
         indices = zip((row, column), parts, strict=True)
-        begins = (max(0, min(index - most // 2, len(part) - most)) for index, part in indices)
-        rows, columns = (part[begin : begin + most].stretch for begin, part in zip(begins, parts, strict=True))
+        starts = (max(0, min(index - most // 2, len(part) - most)) for index, part in indices)
+        rows, columns = (part[start : start + most].stretch for start, part in zip(starts, parts, strict=True))
         window = {"rows": rows, "columns": columns, "view": self.view}
         return see(self.record, self.site, sentence=self.sentence, **window)
 
     def largest(self) -> float:
-        """Largest weight of all heads in the whole map, ignoring NaN."""
+        """Return the largest weight of all heads in the whole map, ignoring NaN."""
         if self.plain:
             tile = max(1, -(-max(self.step.shape[2:]) // 128))
             heads = maps.cells_of(self.step, range(self.step.num_heads), sentence=self.sentence, tile=tile)
@@ -273,7 +274,7 @@ class AttentionView(_Window):
 def see(
     record: Record, site: Site, *, sentence: int = 0, view: View = View(), rows: slice = ALL, columns: slice = ALL
 ) -> AttentionView:
-    """Apply a view to an attention call of a record, and keep the groups whose first position is in a window."""
+    """Apply a view to an attention call of a record; only groups whose first position is in the window remain."""
     tokens = record.tokens(site, sentence=sentence)
     texts = record.texts(site, sentence=sentence)
     whole = [groups(part, view, text.text) for part, text in zip(tokens, texts, strict=True)]
@@ -292,18 +293,18 @@ class SeenMask(_Window):
 
     @cached_property
     def left(self) -> np.ndarray:
-        """Number of open keys of each query position, over all keys, (Q,)."""
+        """Number of open keys of each query position, among all keys, (Q,)."""
         return self.mask.keys_left(*self.lengths, sentence=self.sentence).numpy()
 
     @cached_property
     def open_keys(self) -> np.ndarray:
-        """Number of open keys of each row, over the keys of the view, (rows,)."""
+        """Number of open keys of each row, among the keys of the view, (rows,)."""
         if self.plain and self.columns == ALL:
             return self.left[self.rows]
         return np.concatenate([(blocked == 0).sum(1) for _, _, blocked in self.blocks()])
 
     def blocked(self, tile: int = 1) -> tuple[tuple[str, ...], np.ndarray]:
-        """Return the reasons and, for each cell or tile, the number of its reason (from 1), 0 if any part is open."""
+        """Return the reasons, and the number (from 1) of the reason that blocks each cell or tile; 0 if it is open."""
         if self.plain and tile > 1:
             window = {"rows": self.rows, "columns": self.columns}
             tiles = maps.pooled_mask(self.mask, self.lengths, tile, sentence=self.sentence, **window)
@@ -322,8 +323,8 @@ class SeenMask(_Window):
             spans = self.queries[rows].spans, self.keys.spans
             reasons, rules = first_reasons(self.mask, self.lengths, *spans, sentence=self.sentence)
             if merged:
-                read = openings(self.mask, self.lengths, *map(stretch, spans), sentence=self.sentence)
-                rules = rules * ~grouped(read, *spans)[1]
+                mask_blocks = openings(self.mask, self.lengths, *map(stretch, spans), sentence=self.sentence)
+                rules = rules * ~grouped(mask_blocks, *spans)[1]
             yield rows, reasons, rules
 
 
@@ -337,7 +338,7 @@ def see_mask(
     rows: slice = ALL,
     columns: slice = ALL,
 ) -> SeenMask:
-    """Apply a view to a mask over tokens, and keep a window."""
+    """Apply a view to a mask over tokens; only groups whose first position is in the window remain."""
     tokens = tuple(queries), tuple(keys)
     sides = _window_groups([groups(part, view) for part in tokens], view, tokens, "the mask", rows, columns)
     notes = _notes(view, tokens, sides, MERGED_MASK, HIDDEN_MASK)
@@ -364,7 +365,7 @@ def _window_groups(
 def _notes(
     view: View, tokens: Sequence[Sequence[Token]], sides: Sequence[Groups], merged: str, hidden: str
 ) -> tuple[str, ...]:
-    """Return the notes on how a view changes rows and columns: `merged` and `hidden`, if it does so."""
+    """Return the notes on a view: `merged` if it merges tokens, and `hidden` if it hides special tokens."""
     special = view.special != "show" and any(token.special for part in tokens for token in part)
     if view.unit not in ("", "words"):
         merged = merged.replace("pieces", "tokens").replace("words", view.unit)

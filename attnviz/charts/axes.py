@@ -20,16 +20,16 @@ TOKENS = ("query", "key")
 """Axes whose positions are tokens."""
 
 LONGEST_LABEL, LONGEST_WORD = 16, 200
-"""Most code points of a label on an axis, and of a token that is read to shorten it to its beginning and end."""
+"""Maximum number of code points of a label on an axis, and of a token before it is shortened in its middle."""
 
 
 def names(groups: Groups, tile: int = 1) -> list[str]:
-    """Name rows or columns for a readout: token, position and role; for a tile, those of its first and last token."""
+    """Name rows or columns for a readout by token, position and role; a tile is named by its first and last token."""
     labels = groups.labels
 
     def name(i: int) -> str:
-        place = ", ".join(filter(None, (str(groups.place(i)), groups.roles[i])))
-        return f"{isolated(visible_text(labels[i]))} ({place})"
+        position = ", ".join(filter(None, (str(groups.place(i)), groups.roles[i])))
+        return f"{isolated(visible_text(labels[i]))} ({position})"
 
     if tile == 1:
         return [name(i) for i in range(len(labels))]
@@ -37,7 +37,7 @@ def names(groups: Groups, tile: int = 1) -> list[str]:
 
 
 def notes_on(size: "Size", shows: str = "each square shows the largest of") -> list[str]:
-    """Return notes on tiles and on labels that are left out."""
+    """Return notes on tiles, and on the step between labels if some are left out."""
     notes = [f"{shows} {size.tile} × {size.tile} cells"] if size.tile > 1 else []
     if (n := size.every * size.tile) > 1:
         ending = "th" if n % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(n % 10, "th")
@@ -66,10 +66,10 @@ class GridSide:
         title: title of the axis.
         axis: meaning of the positions: "query", "key", "d_k", ..., or "1" for a single row or column. Grids of one
             chart that share an axis highlight the same position.
-        labels: text of each token; None for its shortened text; a side without texts has no axis.
-        names: name of each token in tooltips; None for token and position.
-        every: step between labeled tokens; 0 for that of the size.
-        predicted: word that each row predicts, or "", for its name and its end.
+        labels: label of each token; None for its shortened text. If all labels are empty, there is no axis.
+        names: name of each token in tooltips; None for its text and position.
+        every: step between labeled tokens; 0 for the step of `Size`.
+        predicted: word that each row predicts, or "", to add to the name of the row.
     """
 
     groups: Groups
@@ -88,10 +88,10 @@ class GridSide:
         """Name the squares for a tooltip, with the words that they predict."""
         if self.names is not None:
             return self.names[::tile]
-        named = names(self.groups, tile)
+        token_names = names(self.groups, tile)
         if tile > 1 or not any(self.predicted):
-            return named
-        pairs = zip(named, self.predicted, strict=True)
+            return token_names
+        pairs = zip(token_names, self.predicted, strict=True)
         return [f"{name} ▸ {isolated(visible_text(word))}" if word else name for name, word in pairs]
 
 
@@ -127,33 +127,33 @@ class RowEnd:
 
 
 RECTANGLES = 32
-"""Most rows and columns for which each cell is a rectangle with a tooltip."""
+"""Maximum number of rows and of columns if each cell is a rectangle with a tooltip."""
 
 PIXELS = 512
-"""Most rows and columns for which each cell is a square of an image; above, cells are pooled into tiles."""
+"""Maximum number of rows and of columns if each cell is a square of an image; larger maps are pooled into tiles."""
 
 SIDE = 640
-"""Pixels of the side of a large map."""
+"""Side of a large map in pixels."""
 
 READABLE, LABELED, LARGEST = 420, 38, 60
-"""Pixels of the side of a small map, most rows and columns that are all labeled, and most pixels of a cell: a map with
-its labels and legends fits a screen that is 800 pixels high."""
+"""Side of a small map in pixels, maximum number of rows and columns that are all labeled, and maximum side of a cell: a
+map with its labels and legends fits a screen that is 800 pixels high."""
 
 THINNEST = 13
 """Pixels that a token label needs along its axis; if cells are smaller, some labels are left out."""
 
 FITS, NARROWEST = 24, 11
-"""Most columns of a map that keeps rectangles in a narrow space, and least pixels of such a cell."""
+"""Maximum number of columns of a map that has rectangles even in a narrow space; minimum width of such a cell."""
 
 LEAST_CELL = 2
-"""Least pixels of a cell of an image in a narrow space."""
+"""Minimum side in pixels of a cell of an image in a narrow space."""
 
 STRIDES = (1, 2, 4, 5, 8, 10, 15, 20, 40)
 """Steps between labeled tokens: every token is labeled, or every second, fourth, ..."""
 
 BESIDE, BESIDE_CELL, MOST_BESIDE = 300, 48, 256
-"""Three maps in a row: pixels of the side of a map, most pixels of a cell, and most rows or columns without tiles,
-because the pointer reads the numbers of all three maps."""
+"""Three maps in a row: side of a map, maximum side of a cell, both in pixels; maximum number of rows or columns without
+tiles, which is small because the readout needs the numbers of all three maps."""
 
 
 def every_of(pixels: float, room: float) -> int:
@@ -200,7 +200,7 @@ def size_of(queries: int, keys: int, side: int | None = None) -> Size:
     """Decide how to draw `queries` x `keys` cells.
 
     Args:
-        side: most pixels of the side of the map, as far as labels do not overlap; None for the default.
+        side: maximum side of the map in pixels, exceeded only if labels would overlap; None for the default.
     """
     most = max(queries, keys, 1)
     if most <= RECTANGLES:
@@ -214,7 +214,7 @@ def size_of(queries: int, keys: int, side: int | None = None) -> Size:
 
 
 def size_beside(queries: int, keys: int) -> Size:
-    """Decide how to draw each of three maps of `queries` x `keys` cells in a row."""
+    """Decide how to draw `queries` x `keys` cells if three maps are side by side."""
     rows, columns, tile = _tile_sizes(queries, keys, MOST_BESIDE)
     most = max(rows, columns, 1)
     cell = float(min(BESIDE_CELL, BESIDE // most)) if most <= BESIDE // THINNEST else max(BESIDE / most, 1.0)
@@ -223,7 +223,7 @@ def size_beside(queries: int, keys: int) -> Size:
 
 
 def _tile_sizes(queries: int, keys: int, most: int) -> tuple[int, int, int]:
-    """Return rows and columns of squares, at most `most` of each, and cells per side of a square."""
+    """Return the number of rows and of columns of squares, at most `most`, and the cells per side of a square."""
     tile = max(1, -(-max(queries, keys) // most))
     return -(-queries // tile), -(-keys // tile), tile
 
@@ -240,16 +240,16 @@ def within(size: Size, pixels: float) -> Size:
 
 def number_cell(axes: tuple[str, str], rows: int, columns: int, wide: int) -> tuple[float, float]:
     """Return (width, height) of a cell in a table of numbers `wide` pixels wide; a square if both axes are tokens."""
-    rows, columns, of_tokens = max(1, rows), max(1, columns), [axis in ("query", "key") for axis in axes]
-    if all(of_tokens):
+    rows, columns, are_tokens = max(1, rows), max(1, columns), [axis in ("query", "key") for axis in axes]
+    if all(are_tokens):
         side = float(max(14 if columns <= 40 else 10, min(44, wide // columns, max(380, 14 * rows) // rows)))
         return side, side
-    high = 16.0 if of_tokens[0] else max(1.0, min(6.0, 240 // rows))  # nothing is read along rows of weights
+    high = 16.0 if are_tokens[0] else max(1.0, min(6.0, 240 // rows))  # rows of weight matrices have no labels
     return float(max(8, min(60 if axes[1] == "1" else 44, wide // columns))), 22.0 if rows <= 12 else high
 
 
 def predictions(words: Sequence[str], moved: Collection[int] = ()) -> list[RowEnd]:
-    """Build the column of predicted words at the ends of rows; `moved` are rows whose word changed."""
+    """Build the column of predicted words at the ends of rows; `moved` are the rows whose prediction changed."""
     texts = [f"▸ {short(word)}" if word else "" for word in words]
     return [RowEnd("note", "predicts", texts, dict.fromkeys(moved, "moved"))] if any(words) else []
 
@@ -260,7 +260,7 @@ def size_within(
     """Compute the size of a grid that fits the width of the style, together with its labels and texts at row ends.
 
     Args:
-        side: most pixels of the side of the map, if the style has no limit.
+        side: maximum side of the map in pixels, used if the style sets none.
     """
     size = size_of(len(rows), len(columns), style.side or side)
     if style.width is None:

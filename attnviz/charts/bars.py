@@ -12,10 +12,10 @@ from attnviz.charts.theme import MONO, Style, Theme
 from attnviz.core.amounts import percent
 
 STEP, GAP = 22, 16
-"""Pixels of the height of a row, and between two columns."""
+"""Height of a row in pixels, and pixels between two columns."""
 
 THICK, INNER, OUTER = 12, 8, 14
-"""Pixels of the thickness of a single bar, of a bar inside a hollow bar, and of a hollow bar."""
+"""Thickness in pixels: of a bar without a hollow bar, of a bar inside a hollow bar, and of a hollow bar."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Column:
         return [*self.texts] or ["" if value is None else percent(value) for value in self.values or ()]
 
     def tables(self, i: int, colors: Theme) -> tuple[Table, Table]:
-        """Return the columns for the table of rows and for the table "meta"; bars are on a scale from 0 to 1.
+        """Return the columns for the table of rows and for the table "meta"; bars are scaled to 0 to 1.
 
-        An infinite value is at an end of the scale; NaN has no place.
+        An infinite value is at an end of the scale; NaN has no bar.
         """
         count, is_signed = len(self.written), len(self.begins) > 0
         rows: Table = {f"text_{i}": self.written, f"ink_{i}": [colors.text] * count}
@@ -55,13 +55,14 @@ class Column:
             np.array([*(amounts or [filler] * count)], float)
             for amounts, filler in ((self.values, 0.0), (self.before, np.nan), (self.begins, 0.0))
         )
-        every = np.array([0.0, *values, *before, *begins])
-        finite = every[np.isfinite(every)]
+        numbers = np.array([0.0, *values, *before, *begins])
+        finite = numbers[np.isfinite(numbers)]
         low, high = (finite.min() if is_signed else 0.0), self.longest or finite.max()
 
         def scaled(amounts: np.ndarray) -> list[float | None]:
-            ends = np.clip((amounts - low) / ((high - low) or 1.0), 0, 1).tolist()
-            return [None if np.isnan(place) else place for place in ends]
+            """Map values to the scale from 0 to 1; NaN becomes None."""
+            shares = np.clip((amounts - low) / ((high - low) or 1.0), 0, 1).tolist()
+            return [None if np.isnan(share) else share for share in shares]
 
         fill, inks = np.full(count, colors.ramp[5]), np.where(values == 0, colors.quiet, colors.text)
         if is_signed:
@@ -124,9 +125,9 @@ class Bars:
         width += self.length * sum(column.values is not None for column in self.columns)
         meta = marks.heading(self.title, self.lines, width, self.style)
         for i, column in enumerate(self.columns):
-            own_rows, own_meta = column.tables(i, colors)
-            rows |= own_rows
-            meta |= own_meta
+            column_rows, column_meta = column.tables(i, colors)
+            rows |= column_rows
+            meta |= column_meta
         return {"meta": meta, "rows": rows}
 
 

@@ -23,10 +23,10 @@ READOUT = 2 * LINE + 16
 """Pixels below an image on a page, for the readout of the cell under the pointer."""
 
 SEPARATE, DOTTED, LEAST_TITLE = 10, 5, 250
-"""Least pixels: of a cell for a line between cells, and for a dot in place of a label; of the title of a view."""
+"""Minimum pixels of a cell for a line between cells, and for dots as labels; minimum width of the title of a view."""
 
 READABLE = (34, 16)
-"""Least width and height in pixels of a cell that has room for a number."""
+"""Minimum width and height in pixels of a cell that has room for a number."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -39,18 +39,18 @@ class Grid:
         size: form and size in pixels.
         squares: numbers and states of the drawn squares.
         style: style of the picture.
-        ramp: color scale in the legend; None for none.
+        ramp: color scale in the legend; None for no color legend.
         selects: name of the selection by a click.
-        more: fields of the selection, (squares,) each, in place of query and key.
+        more: fields of the selection to use instead of query and key, with a value for each square.
         ends: texts at the ends of rows, from left to right.
         framed: rows with a frame.
-        signs: states in the legend; None for those that occur; () for no legend.
-        notes: states in the legend after those of the squares.
+        signs: states in the legend; None for all states that occur; () for no legend.
+        notes: further states at the end of the legend.
         tiles: words for how a tile summarizes its cells.
         brush: whether a drag selects cells, if they are rectangles.
-        prefix: prefix of the names of the tables, for one of several grids in a chart.
-        is_table: whether the grid is a table of numbers among others: framed, without axis titles, and, as an image,
-            clickable row by row.
+        prefix: prefix of the names of the tables, if the grid is one of several in a chart.
+        is_table: whether the grid is one of several tables of numbers: it has a frame and no axis titles, and the rows
+            of an image are clickable.
     """
 
     title: str = ""
@@ -96,17 +96,18 @@ class Grid:
 
     @property
     def positions(self) -> tuple[np.ndarray, np.ndarray]:
-        """Position of each row and column, or the first position of a tile."""
+        """Position of each row and column; for tiles, the first position."""
         return tuple(side.groups.starts[:: self.size.tile] for side in self.sides)
 
     @cached_property
     def selected(self) -> tuple[int | None, int | None]:
         """Selected row and column; one of the two is None if a whole row or column is selected."""
         cell = self.style.selected
-        wanted = dict(zip(TOKENS, (cell,) if isinstance(cell, int) else cell or (), strict=False))
-        wants = [wanted.get(side.axis, -1) for side in self.sides]
-        indices = [side.groups.index_of(at) if at >= 0 else None for side, at in zip(self.sides, wants, strict=True)]
-        missing = (i is None and side.axis in wanted for i, side in zip(indices, self.sides, strict=True))
+        by_axis = dict(zip(TOKENS, (cell,) if isinstance(cell, int) else cell or (), strict=False))
+        positions = [by_axis.get(side.axis, -1) for side in self.sides]
+        pairs = zip(self.sides, positions, strict=True)
+        indices = [side.groups.index_of(position) if position >= 0 else None for side, position in pairs]
+        missing = (i is None and side.axis in by_axis for i, side in zip(indices, self.sides, strict=True))
         return (None, None) if any(missing) else tuple(indices)
 
     # Tables
@@ -133,6 +134,7 @@ class Grid:
         return marks.entry([line for part in (kinds, self.notes) for line in signs.legend(part, style.colors)])
 
     def _meta(self) -> Table:
+        """Build the table of titles and of the end of the color scale; for an image, also its URI and its size."""
         lines = [*self.lines, *notes_on(self.size, self.tiles)]
         table = marks.heading(self.title, lines, self.size.width + 160, self.style)
         if self.prefix:
@@ -141,7 +143,7 @@ class Grid:
         table |= {f"{end.name}_title": [end.title] for end in self.ends}
         if self.is_rectangles:
             return table
-        # for moving over the cells of an image by keyboard
+        # rows and columns are needed to move over the cells by keyboard
         return table | {"uri": [self.uri()], "rows": [self.size.rows], "columns": [self.size.columns]}
 
     def _side(self, i: int) -> Table:
@@ -150,7 +152,7 @@ class Grid:
         table: Table = {
             ("row", "column")[i]: [*range(count)],
             ("row2", "column2")[i]: [*range(1, count + 1)],
-            "middle": [place + 0.5 for place in range(count)],
+            "middle": [index + 0.5 for index in range(count)],
             "label": self._labels(i),
             "quiet": [token.special for token in side.groups.tokens[:: self.size.tile]],
             "name": [*self.names[i]],
@@ -183,15 +185,15 @@ class Grid:
         every, dot = side.every or self.size.every, "·" if self.size.cell >= DOTTED and not self.is_table else ""
         row, texts = None if chosen is None else chosen // tile, side.texts or [""] * len(side.groups)
         labels = [
-            text if place % every == 0 and (row is None or abs(place - row) >= every) else dot
-            for place, text in enumerate(texts[::tile])
+            text if index % every == 0 and (row is None or abs(index - row) >= every) else dot
+            for index, text in enumerate(texts[::tile])
         ]
         if row is not None:
             labels[row] = texts[chosen]
         return labels
 
     def chosen(self) -> Table:
-        """Build the table of the outline, enlarged around tiny cells, and of the marks at the selected labels."""
+        """Build the table of the selection: its outline, larger around tiny cells, and marks at the selected labels."""
         tile, (row, column) = self.size.tile, self.selected
         grow = 0 if None in (row, column) else max(0.0, (7 / self.size.cell - 1) / 2)
         ends = [
@@ -271,10 +273,10 @@ class Grid:
     @property
     def view(self) -> Spec:
         """View of this grid within a chart of several grids, with its title and without parameters."""
-        looks = {"limit": max(self.size.width, LEAST_TITLE)}
+        options = {"limit": max(self.size.width, LEAST_TITLE)}
         if self.is_table:
-            looks = {"fontWeight": "normal", "fontSize": 12, "offset": 6}
-        title = marks.title_spec(f"{self.prefix}meta", view_of=self.style.colors) | looks
+            options = {"fontWeight": "normal", "fontSize": 12, "offset": 6}
+        title = marks.title_spec(f"{self.prefix}meta", view_of=self.style.colors) | options
         return self.spec | {"title": title, "name": self.prefix}
 
     @property
@@ -297,6 +299,7 @@ class Grid:
         return spec | {"resolve": marks.APART}
 
     def _layer(self, table: str, kind: str, encoding: Spec, **options: object) -> Spec:
+        """Build a layer for a table of this grid; see `marks.layer`."""
         return marks.layer(f"{self.prefix}{table}", kind, encoding, **options)
 
     @property
@@ -308,11 +311,12 @@ class Grid:
         return {"y": marks.pixels_at(0), "y2": marks.pixels_at(self.size.height)}
 
     def _y(self, begin: str, end: str = "") -> Spec:
-        """Build the channel of rows, or the channels from one field to another."""
+        """Build the channels of rows: from the field `begin` to the field `end`, if given."""
         y = {"y": {"field": begin} | marks.places(self.size.rows, self._axis(0), reverse=True)}
         return y | ({"y2": {"field": end}} if end else {})
 
     def _x(self, begin: str, end: str = "") -> Spec:
+        """Build the channels of columns, like `_y`."""
         x = {"x": {"field": begin} | marks.places(self.size.columns, self._axis(1))}
         return x | ({"x2": {"field": end}} if end else {})
 
@@ -346,8 +350,8 @@ class Grid:
 
     def _legends(self) -> list[Spec]:
         """Build the legends of the color scale and of the signs."""
-        is_read = self.style.on_screen and not self.is_rectangles and not self.is_table
-        where = {"orient": "bottom", "offset": READOUT if is_read else 14}
+        has_readout = self.style.on_screen and not self.is_rectangles and not self.is_table
+        where = {"orient": "bottom", "offset": READOUT if has_readout else 14}
         if self.style.aside and not self.prefix:
             where = {"orient": "right", "offset": 14 + sum(end.width for end in self.ends)}
         meta, ramp = f"{self.prefix}meta", self.ramp
@@ -375,9 +379,9 @@ class Grid:
     def _pointed(self) -> list[Spec]:
         """Build frames around the row and the column that are hovered here, or in a table that shares the axis."""
         boxes = self._y("row", "row2") | self._wide, self._x("column", "column2") | self._high
-        there, frame = "((pointed || {{}})['{}'] || [])[0] === datum.position", {"fill": None, "strokeWidth": 1.5}
+        hovered, frame = "((pointed || {{}})['{}'] || [])[0] === datum.position", {"fill": None, "strokeWidth": 1.5}
         return [
-            self._layer(table, "rect", box, where=there.format(side.axis), stroke=self.style.colors.accent, **frame)
+            self._layer(table, "rect", box, where=hovered.format(side.axis), stroke=self.style.colors.accent, **frame)
             for side, table, box in zip(self.sides, ("rows", "columns"), boxes, strict=True)
             if side.axis != "1"
         ]
@@ -433,9 +437,9 @@ def selections(grids: Sequence[Grid]) -> list[Spec]:
 
 
 def together(rows: Sequence[Sequence[Grid]], style: Style, *, has_params: bool = True) -> Form:
-    """Arrange grids in rows under one title; without grids, there is only the title."""
-    nothing = {"layer": [], "width": 1, "height": 1}
-    views = [[grid.view for grid in row] for row in rows] or [[nothing]]
+    """Arrange grids in rows under one title; if there are no grids, there is only the title."""
+    empty_view = {"layer": [], "width": 1, "height": 1}
+    views = [[grid.view for grid in row] for row in rows] or [[empty_view]]
     first = views[0][0]
     views[0][0] = first | {"layer": [*first["layer"], marks.unseen("meta")]}
     chart = marks.below(*(marks.beside(*row) for row in views), spacing=16)
@@ -449,4 +453,5 @@ def together(rows: Sequence[Sequence[Grid]], style: Style, *, has_params: bool =
 
 
 def _pick(values: Sequence, index: np.ndarray) -> list:
+    """Look up the value for each index."""
     return [values[i] for i in index.tolist()]

@@ -41,11 +41,13 @@ class Form:
 
 
 def _has_image(view: Spec) -> bool:
+    """Whether a view, or a view inside it, draws an image."""
     parts = (part for name in ("layer", "hconcat", "vconcat") for part in view.get(name, ()))
     return view.get("mark", {}).get("type") == "image" or any(map(_has_image, parts))
 
 
 def records(table: Table) -> list[dict]:
+    """Convert a table to rows."""
     return [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
 
 
@@ -102,7 +104,7 @@ def looks() -> Spec:
 
 
 def when(test: str, then: Spec, otherwise: Spec) -> Spec:
-    """Build a channel with one of two values or scales, by a Vega expression."""
+    """Build a channel that is `then` if a Vega expression is true, or else `otherwise`."""
     return {"condition": {"test": test} | then} | otherwise
 
 
@@ -135,8 +137,8 @@ def hover(views: Sequence[str], *fields: str) -> Spec:
 def drag(name: str, views: Sequence[str], colors: Theme) -> Spec:
     """Build a selection by a drag, as intervals of the row and column axes: {"row": [1.2, 3.4], "column": ...}.
 
-    The selection covers the cells and catches clicks, so it is cleared 0.3 s after the drag, once it is sent. Only
-    a drag that began on the picture clears it: otherwise a click elsewhere would clear the start of the next drag.
+    The selection covers the cells and blocks clicks, so it is cleared 0.3 s after the drag, when the app has received
+    it. Only a drag that began on the picture clears it: a click elsewhere would clear the start of the next drag.
     """
     mark = {"fill": colors.accent, "fillOpacity": 0.12, "stroke": colors.accent, "strokeOpacity": 0.6}
     ended = "[pointerdown, window:pointermove[!event.buttons]] > window:pointerup{0, 300}"
@@ -160,7 +162,7 @@ def below(*views: Spec, **options: Any) -> Spec:
 
 
 NARROWEST, PHONE = 400, 360
-"""Pixels: least line width of titles by default, and on a phone."""
+"""Minimum line width of titles in pixels, by default and on a phone."""
 
 BOX = "M-0.94,-0.94H0.94V0.94H-0.94V-0.94"
 """Outline of a sign in a legend."""
@@ -173,7 +175,7 @@ JOINED_SIGN = re.compile(f"[\U0001f1e6-\U0001f1ff]{{2}}|{_EMOJI}(?:[\u200d·]{_E
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """One line of a legend: a text, and a sign as path, color and background color (`ground`)."""
+    """One line of a legend: a text, and a sign with its path, color and background color (`ground`)."""
 
     text: str
     path: str
@@ -212,13 +214,12 @@ def title_spec(table: str = "meta", view_of: Theme | None = None) -> dict[str, A
     The limit is 0, for none, because Streamlit would otherwise cut titles at the first width of the picture.
 
     Args:
-        view_of: colors of a view, whose subtitle is a highlighted number; None for a whole picture.
+        view_of: colors of a view in a chart, whose subtitle is a highlighted number; None for a whole chart.
     """
     parts = {part: f"split((data('{table}')[0] || {{}}).{name} || '', '\\n')" for part, name in TEXTS.items()}
     where = {"frame": "group", "subtitleColor": view_of.accent} if view_of else {"frame": "bounds"}
-    return (
-        {part: {"expr": read} for part, read in parts.items()} | {"anchor": "start", "offset": 12, "limit": 0} | where
-    )
+    texts = {part: {"expr": expression} for part, expression in parts.items()}
+    return texts | {"anchor": "start", "offset": 12, "limit": 0} | where
 
 
 TEXTS = {"text": "title", "subtitle": "subtitle"}
@@ -226,7 +227,7 @@ TEXTS = {"text": "title", "subtitle": "subtitle"}
 
 
 def written_out(view: dict[str, Any], data: dict[str, Table], table: str = "meta") -> dict[str, Any]:
-    """Replace the expressions in the titles of a chart by their texts; empty titles are removed."""
+    """Replace the expressions in the titles of a chart by their texts, and remove empty titles."""
     for part in ("hconcat", "vconcat"):
         if part in view:
             view = view | {part: [written_out(inner, data, f"{inner.get('name', '')}meta") for inner in view[part]]}
@@ -239,7 +240,7 @@ def written_out(view: dict[str, Any], data: dict[str, Table], table: str = "meta
 
 
 def entry(entries: Sequence[LegendEntry]) -> Table:
-    """Build the table of legend lines; if empty, with an invisible line, because an empty legend has no size."""
+    """Build the table of legend lines; without lines, it has an invisible one, because an empty legend has no size."""
     entries = entries or [LegendEntry("", "", "transparent", "transparent")]
     return {
         "says": [f"{i:02d} {line.text}" for i, line in enumerate(entries)],
@@ -255,7 +256,7 @@ def _distinct_color(color: str, i: int) -> str:
 
 
 LOWEST, HUGE = 1e-4, 1e8
-"""Number at the beginning of a logarithmic scale; size of numbers, as -1e9 in a mask, that do not extend a scale."""
+"""Smallest number of a logarithmic scale; size from which numbers, such as -1e9 in a mask, do not extend a scale."""
 
 
 @dataclass(frozen=True)
@@ -287,7 +288,7 @@ class Ramp:
         return gray_ramp(theme) if self.gray else theme.ramp
 
     def shade(self, values: np.ndarray) -> np.ndarray:
-        """Map numbers to places on the ramp, 0 to 1; NaN has the place of 0."""
+        """Map numbers to positions on the ramp, 0 to 1; NaN has the position of 0."""
         if self.log:
             share = 1 - np.log10(np.clip(values, LOWEST, 1)) / math.log10(LOWEST)
         else:
@@ -297,7 +298,7 @@ class Ramp:
 
 
 def limit_of(*tables: np.ndarray) -> float:
-    """Return the largest absolute number of the tables, without infinite numbers and those of HUGE or more."""
+    """Return the largest absolute number of the tables, ignoring infinite numbers and numbers of at least HUGE."""
     sizes = (np.abs(table[np.isfinite(table)]) for table in tables)
     return max((float(size[size < HUGE].max(initial=0.0)) for size in sizes), default=0.0)
 

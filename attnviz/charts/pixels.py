@@ -37,9 +37,9 @@ class Squares:
         ramp: color scale of the numbers with index `colored`.
         offsets: position of the largest weight within each tile, counted row by row.
         texts: tooltip text of each square, (squares,), in place of the text of its state.
-        text_title: title of that text in the tooltip; "" for none.
+        text_title: title of this text in the tooltip; "" for no text.
         written: text inside each square, (squares,).
-        lines: lines under the title of the grid that tell about the numbers.
+        lines: lines about the numbers, under the title of the grid.
     """
 
     states: np.ndarray
@@ -60,12 +60,12 @@ class Squares:
 
     @cached_property
     def shade(self) -> np.ndarray | None:
-        """Place on the ramp, 0 to 1, for squares with a color of the ramp."""
+        """Position on the ramp, 0 to 1, of each square's number; None without a ramp."""
         return self.ramp.shade(self.numbers[self.colored].values) if self.ramp else None
 
 
 def pooled(states: np.ndarray, tile: int) -> np.ndarray:
-    """Pool states, or numbers, into tiles: the largest of each tile."""
+    """Pool states, or numbers, into tiles by the largest state of each tile."""
     starts = [np.arange(0, length, tile) for length in states.shape]
     return np.maximum.reduceat(np.maximum.reduceat(states, starts[0], 0), starts[1], 1)
 
@@ -96,7 +96,7 @@ def ground(states: np.ndarray, kinds: Sequence[CellState], shade: np.ndarray | N
 
     Args:
         states: index into `kinds` for each cell.
-        shade: place on the ramp, 0 to 1, for cells with a color of the ramp.
+        shade: position on the ramp, 0 to 1, for cells with a color of the ramp.
     """
     named = [0 if kind.ground == "ramp" else place(kind.ground) for kind in kinds]
     indices = np.array(named, np.uint8)[states]  # 0, the first color of the ramp, marks "ramp"
@@ -143,13 +143,13 @@ def painted(
 
 
 def _cells(cells: int, pixels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the cell of each pixel along an axis, and the place of the pixel within its cell, 0 to 1."""
+    """Return the cell of each pixel along an axis, and the position of the pixel within its cell, 0 to 1."""
     places = (np.arange(pixels) + 0.5) * cells / pixels
     return places.astype(np.intp), places % 1
 
 
 def shades(shade: np.ndarray) -> np.ndarray:
-    """Map places on the ramp, 0 to 1, to palette indices."""
+    """Map positions on the ramp, 0 to 1, to palette indices."""
     return np.rint(np.fmin(np.fmax(shade, 0), 1) * (SHADES - 1)).astype(np.uint8)  # NaN becomes 0
 
 
@@ -165,6 +165,7 @@ def png(image: np.ndarray, colors: np.ndarray) -> bytes:
 
 
 def data_uri(image: np.ndarray, colors: np.ndarray) -> str:
+    """Encode an image, see `png`, as a data URI."""
     return "data:image/png;base64," + base64.b64encode(png(image, colors)).decode()
 
 
@@ -175,7 +176,7 @@ def written_palette(colors: Theme) -> list[str]:
 
 
 def color_at(place: float, colors: Theme) -> str:
-    """Return the color at a place on the ramp, clipped to 0 to 1."""
+    """Return the color at a position on the ramp, clipped to 0 to 1."""
     return written_palette(colors)[int(shades(np.array(place)))]
 
 

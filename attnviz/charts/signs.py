@@ -1,4 +1,4 @@
-"""Looks of a cell: the scale from weights to colors, and states with a text, a fill and a sign.
+"""Appearance of a cell: the scale from weights to colors, and states with a text, a fill and a sign.
 
 States can be distinguished without colors. Vega-Lite has no pattern fills. A hatching is therefore the shape of a point
 mark as large as its cell; the strokes of neighboring cells meet, so that a blocked area looks hatched as a whole.
@@ -31,7 +31,7 @@ DASH = "M-0.35,0L0.35,0"
 
 DOT = "M-0.14,0A0.14,0.14,0,1,1,0.14,0A0.14,0.14,0,1,1,-0.14,0"
 DOT_STROKE = 0.14
-"""Sign for "may attend": a circle whose stroke, as wide as this share of the cell, fills it to a disc."""
+"""Sign for "may attend": a circle, and its stroke width as a share of the cell, which turns the circle into a disc."""
 
 DISC = "".join(f"M-{r},0A{r},{r},0,1,1,{r},0A{r},{r},0,1,1,-{r},0" for r in (0.06, 0.14, 0.22))
 """Sign for "may attend" in a legend, as circles with strokes of one pixel."""
@@ -44,7 +44,7 @@ ARROW = "M-0.3,-0.45L0.4,0L-0.3,0.45Z"
 """Signs of a framed row and of a changed prediction, for a legend."""
 
 PATTERNS = MODEL, PADDING, YOURS = range(3)
-"""Hatchings by origin of the rule: diagonal, horizontal, and crossed. With several rules, the first in this order."""
+"""Hatchings by the origin of a rule: diagonal, horizontal, crossed. If several rules block a cell, the first counts."""
 
 
 def strokes_of(pattern: int, side: float) -> str:
@@ -54,11 +54,11 @@ def strokes_of(pattern: int, side: float) -> str:
         places = [-1 + (2 * i + 1) / count for i in range(count)]
         return "".join(f"M-1,{p:g}L1,{p:g}" for p in places)
     path = ""
-    for way in (1, -1) if pattern == YOURS else (1,):
+    for sign in (1, -1) if pattern == YOURS else (1,):
         for i in range(1, 2 * count):  # lines x + y = c, `count` of them crossing each edge
             c = -2 + 2 * i / count
             begin, end = max(-1, c - 1), min(1, c + 1)
-            path += f"M{begin:g},{way * end:g}L{end:g},{way * begin:g}"
+            path += f"M{begin:g},{sign * end:g}L{end:g},{sign * begin:g}"
     return path
 
 
@@ -66,24 +66,24 @@ def strokes_of(pattern: int, side: float) -> str:
 def strokes(pattern: int, height: int, width: int, *, scale: int = 1) -> np.ndarray:
     """Return the pixels of a hatching, boolean (height, width), for an image `scale` times as large as the picture."""
     y, x = np.ogrid[:height, :width]
-    wide = 2 * round(PERIOD * 0.7) * scale
+    period = 2 * round(PERIOD * 0.7) * scale
     if pattern == PADDING:
-        return np.broadcast_to(y % wide < scale, (height, width))
-    down, up = ((x + way * y) % wide < scale for way in (1, -1))
+        return np.broadcast_to(y % period < scale, (height, width))
+    down, up = ((x + sign * y) % period < scale for sign in (1, -1))
     return down | up if pattern == YOURS else down
 
 
 GLYPHS = {"dot": DOT, "ring": RING, "cross": CROSS, "dash": DASH, "frame": FRAME, "arrow": ARROW}
-"""Signs on a cell, as paths in a box from -1 to 1; there is also "hatch", which fills the cell."""
+"""Signs on a cell, as paths in a box from -1 to 1; the sign "hatch" has no path here, as it fills the cell."""
 
 MOST_RULES = 12
-"""Most rules in a legend."""
+"""Maximum number of rules in a legend."""
 
 LONGEST_RULE = 52
-"""Most characters of a rule in a legend, to keep it narrow; tooltips have the whole text."""
+"""Maximum number of characters of a rule in a legend, to keep it narrow; tooltips have the whole text."""
 
 SWATCH = 18
-"""Pixels of a sign in a legend."""
+"""Side of a sign in a legend, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +143,7 @@ def blocked_by(reasons: Sequence[Reason], yours: Collection[str] = ()) -> list[C
     """
 
     def line(rule: str) -> tuple[int, str]:
+        """Return the hatching and the legend line of a rule."""
         if rule.startswith("padding"):
             return PADDING, sentences.blocked_by(rule)
         if rule in yours or f"({rule})" in yours:
@@ -164,13 +165,14 @@ def your_rules(record: Record, site: Site) -> frozenset[str]:
 
 @lru_cache(maxsize=16)
 def _names(mask: Mask) -> frozenset[str]:
+    """Return the names of the rules of a mask, cached."""
     return frozenset(mask.rules())
 
 
 def legend(states: Sequence[CellState], colors: Theme) -> list[LegendEntry]:
     """Build the legend lines: one for each text of the states, then one for each of the first MOST_RULES rules."""
-    own = (state for state in states if state.legend or not state.rules)
-    lines = {state.text if state.legend is None else state.legend: state for state in own}
+    without_rules = (state for state in states if state.legend or not state.rules)
+    lines = {state.text if state.legend is None else state.legend: state for state in without_rules}
     rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
     for rule in rules[:MOST_RULES]:
         lines[textwrap.shorten(rule[1], LONGEST_RULE, placeholder=" …")] = CellState("", "blocked", "hatch", (rule,))
@@ -180,13 +182,14 @@ def legend(states: Sequence[CellState], colors: Theme) -> list[LegendEntry]:
         ground = colors.ramp[0] if state.ground == "ramp" else getattr(colors, state.ground)
         path = DISC if state.sign == "dot" else path
         entries += [LegendEntry(text, path, getattr(colors, state.ink), ground)] if text else []
-    more = len(rules) - MOST_RULES
-    return [*entries, *([rest(more, colors)] if more > 0 else [])]
+    left_out = len(rules) - MOST_RULES
+    return [*entries, *([rest(left_out, colors)] if left_out > 0 else [])]
 
 
-def rest(more: int, colors: Theme) -> LegendEntry:
+def rest(count: int, colors: Theme) -> LegendEntry:
     """Build a legend line for the number of rules, or combinations of rules, that are left out."""
-    return LegendEntry(f"{more:,} more: each cell names its rules, as does the table", "", colors.hatch, colors.blocked)
+    text = f"{count:,} more: each cell names its rules, as does the table"
+    return LegendEntry(text, "", colors.hatch, colors.blocked)
 
 
 DOMAINS = ("adapts", "fixed", "shared", "log")
@@ -218,7 +221,7 @@ class Domain:
     Attributes:
         kind: one of `DOMAINS`; "adapts" only if the scale does not end at 1.
         top: weight at the end of the ramp.
-        here: cells whose largest weight is `top`, in words; "" if `top` is a quantile.
+        here: description of the cells whose largest weight is `top`; "" if `top` is a quantile.
     """
 
     kind: str = "fixed"
@@ -248,7 +251,7 @@ class Domain:
 
 
 def domain_of(kind: str, view: AttentionView, cells: Cells) -> Domain:
-    """Return the domain with this name for some cells; "shared" ends at the largest weight of all heads of the site."""
+    """Make the domain with this name for some cells; "shared" ends at the largest weight of all heads of the site."""
     if kind not in DOMAINS:
         raise InputError(f"There is no color domain {kind!r}; there are {', '.join(DOMAINS)}.")
     if kind == "adapts":
@@ -257,16 +260,16 @@ def domain_of(kind: str, view: AttentionView, cells: Cells) -> Domain:
 
 
 def adapted(cells: Cells, view: AttentionView) -> Domain:
-    """Return the adaptive domain: 0 to 1 if that is readable, else up to the largest weight of an informative cell.
+    """Make the adaptive domain: 0 to 1 if that is readable, else up to the largest weight of an informative cell.
 
-    Rows with a single open key are not counted, because its weight is always 1, nor are special tokens as keys, which
-    many heads give much more attention than any word. Larger weights have the color at the end of the scale.
+    A cell is not informative if its row has a single open key, which always has weight 1, or if its key is a special
+    token, to which many heads give much more attention than to any word. Larger weights have the color at the end.
     """
     weights = np.where(colored(cells), cells.weights, 0)
     special = np.array([token.special for token in view.keys.tokens[:: cells.tile]], bool)
     words = ~special if special.shape == weights.shape[-1:] and not special.all() else np.ones(weights.shape[-1], bool)
-    choice = (cells.blocked == 0).sum(-1) > 1
-    rows = weights if choice.all() else weights[choice]
+    has_choice = (cells.blocked == 0).sum(-1) > 1
+    rows = weights if has_choice.all() else weights[has_choice]
     largest = float((rows if words.all() else rows[:, words]).max(initial=0))
     tokens = max(len(view.queries), len(view.keys))
     if not 0 < largest < (1 if tokens > CROWDED else FAINT) or (tokens <= CROWDED and rows.max() >= FAINT):
@@ -280,6 +283,6 @@ def adapted(cells: Cells, view: AttentionView) -> Domain:
 
 
 def colored(cells: Cells) -> np.ndarray:
-    """Return which cells have a color for their weight: open cells, and cells of a fully masked row that was filled."""
+    """Whether a cell has a color for its weight: it is open, or its row is fully masked but was given weights."""
     filled = (cells.states == EMPTY) & (cells.weights > 0)
     return np.isfinite(cells.weights) & ((cells.states == WEIGHT) | filled)

@@ -1,4 +1,4 @@
-"""Colors, sizes, fonts and notes of caution that all pictures share, for light and dark, and the style of a picture."""
+"""Colors, sizes, fonts and warnings that all pictures share, in light and dark, and the style of a picture."""
 
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ CHARACTER = 7.25
 
 TITLE_CHARACTER = 8.5
 WORD_CHARACTER = 6.7
-"""Pixels of an average character of a title and of other proportional text, rather too large than too small."""
+"""Pixels of an average character of a title and of other proportional text, estimated slightly too large."""
 
 
 @dataclass(frozen=True)
@@ -168,14 +168,14 @@ class Style:
         focused: head to frame, by its number or as (site, head).
         rev: counter that is raised after each click, so that the same item can be clicked again.
         domain: color domain of weights, one of `charts.signs.DOMAINS`.
-        row_sums: whether each row has its sum at the end, with a mark if the sum is not 1.
-        side: most pixels of the width of a map; None for the default.
-        width: most pixels of the width of the picture with its labels; None for no limit.
+        row_sums: whether the sum of each row is at its end, with a warning if the sum is not 1.
+        side: maximum side of a map in pixels; None for the default.
+        width: maximum width of the picture in pixels, including its labels; None for no limit.
         aside: whether the legend is right of the map, as on a slide.
         paired: whether thumbnails are beside their map on a page, and therefore smaller.
-        explained: whether a mask beside the map has a legend for the strokes of both.
-        heading: text in place of the title and the lines below; None for the title and the lines.
-        on_screen: whether the picture is on a page, which itself says what was changed.
+        explained: whether a mask beside the map has a legend with the strokes of its rules.
+        heading: text in place of the title and the lines below it; None to show title and lines.
+        on_screen: whether the picture is on a page, which lists the edits elsewhere.
     """
 
     dark: bool = False

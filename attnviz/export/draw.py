@@ -41,9 +41,9 @@ DRAWABLE |= dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], 0xFFFD)
 def vega_lite(figure: Any) -> dict:
     """Build the Vega-Lite of a figure with its data, and with a description for people who cannot see the picture.
 
-    Altair's validation would take two thirds of the time and is left to the tests. A bare chart may have more rows than
+    Altair's validation would take two thirds of the time, so only the tests do it. A bare chart may have more rows than
     Altair allows; Altair's global limit is changed for such a chart only, because other threads use it, too. The view
-    size of the theme "default" is set here.
+    size of Altair's theme "default" is set here.
     """
     is_bare_chart = isinstance(figure, SimpleNamespace)
     with alt.data_transformers.enable("default", max_rows=None) if is_bare_chart else nullcontext():
@@ -103,9 +103,9 @@ class Workers:
             ExportError: if the job fails or is not done in time.
         """
         until = time.monotonic() + deadline
-        late = f"The picture was not drawn within {deadline:.3g} s:"
+        timeout = f"The picture was not drawn within {deadline:.3g} s:"
         if not self._places.acquire(timeout=max(0.0, deadline)):
-            raise ExportError(f"{late} other pictures were drawn first. Try again.")
+            raise ExportError(f"{timeout} other pictures were drawn first. Try again.")
         try:
             worker = self._idle.pop()  # the worker that was used last is warm
         except IndexError:
@@ -117,7 +117,7 @@ class Workers:
             except Killed:  # perhaps not because of the job
                 answer = worker.do(job, until)
         except TimeoutError:
-            raise ExportError(f"{late} choose a smaller scale, fewer tokens, or SVG.") from None
+            raise ExportError(f"{timeout} choose a smaller scale, fewer tokens, or SVG.") from None
         except Killed as killed:
             raise ExportError(
                 f"The picture was not drawn: the program that draws was killed twice ({killed}), probably because "
@@ -223,10 +223,10 @@ def javascript() -> str:
 
 
 def warm() -> None:
-    """Start a worker in the background and draw once, as the first picture takes half a second, later ones a tenth."""
+    """Start a worker in the background and draw a picture: the first takes half a second, each later one a tenth."""
 
     def draw_one() -> None:
-        with suppress(ExportError):  # An export reports the error.
+        with suppress(ExportError):  # the next export will report the error
             draw("png", {"data": {"values": [{}]}, "mark": {"type": "text", "text": "warm"}})
             javascript()
 
@@ -250,14 +250,14 @@ JOINED = (
     f"[\U0001f1e6-\U0001f1ff]{{2}}|[0-9#*]\ufe0f?\u20e3|\U0001f3f4[\U000e0020-\U000e007f·]+"
     f"|{_FIRST}(?:\ufe0f?{_SKIN}|{_SKIN}?\ufe0f?[\u200d·]{_NEXT})+\ufe0f?|{_NEXT}\ufe0f?{_SKIN}"
 )
-"""Pattern of several characters that form one emoji; in pictures a middle dot may stand for the joiner."""
+"""Pattern of several characters that form one emoji; in pictures, a middle dot may replace the joiner."""
 
 
 def finished_svg(svg: bytes, title: str, description: str) -> bytes:
-    """Add to an SVG a name and a description for screen readers, and embed the characters that it uses of its fonts.
+    """Add a name and a description for screen readers to an SVG, and embed its fonts, reduced to the characters in it.
 
-    So it looks the same in every viewer. Characters missing in a font are drawn in fonts of the viewer; programs that
-    ignore embedded fonts, such as Inkscape, look for installed fonts of the same name.
+    With its fonts, it looks the same in every viewer. Characters missing in a font are drawn in fonts of the viewer;
+    programs that ignore embedded fonts, such as Inkscape, look for installed fonts of the same name.
     """
     picture = svg.decode()
     used: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -269,11 +269,11 @@ def finished_svg(svg: bytes, title: str, description: str) -> bytes:
     for name, files in FILES.items():
         characters = {weight: "".join(sorted(used[name, weight])) for weight in files if used[name, weight]}
         fonts = {weight: _subset(files[weight], text) for weight, text in characters.items()}
-        own = f"attnviz-{hashlib.sha256(''.join(fonts.values()).encode()).hexdigest()[:8]}"  # unique on any page
-        picture = picture.replace(f"font-family=\"'{name}'", f"font-family=\"'{own}', '{name}'")
+        family = f"attnviz-{hashlib.sha256(''.join(fonts.values()).encode()).hexdigest()[:8]}"  # unique on any page
+        picture = picture.replace(f"font-family=\"'{name}'", f"font-family=\"'{family}', '{name}'")
         for weight, font in fonts.items():
             source = f"src:url(data:font/woff;base64,{font}) format('woff')"
-            rules += f"@font-face{{font-family:'{own}';font-weight:{weight};{source}}}"
+            rules += f"@font-face{{font-family:'{family}';font-weight:{weight};{source}}}"
     label, words = html.escape(clean(title)), html.escape(clean(description), quote=False)
     head, rest = picture.split(">", 1)
     return f'{head} role="img" aria-label="{label}"><desc>{words}</desc><style>{rules}</style>{rest}'.encode()
@@ -297,7 +297,7 @@ def _characters(file: str) -> frozenset[int]:
 
 @lru_cache(maxsize=32)
 def _subset(file: str, characters: str) -> str:
-    """Reduce a font to some characters; return WOFF in base64, with the font's copyright and license."""
+    """Reduce a font to the given characters; return it as WOFF in base64, with its copyright and license."""
     from fontTools import subset
 
     options = subset.Options(

@@ -35,9 +35,9 @@ LARGE = 20_000_000
 """Characters of all encoded weights above which a page stores 8-bit levels."""
 
 MOST_WEIGHTS = 80_000_000
-"""Most weights of a page: as 8-bit levels about 80 MB, which a browser can still open."""
+"""Maximum number of weights of a page: as 8-bit levels about 80 MB, which a browser can still open."""
 
-MOST_BYTES = 40_000_000  # most bytes of the weights of a live page
+MOST_BYTES = 40_000_000  # maximum size of the weights of a live page
 
 MOST_RULES = 254
 """Largest number of combinations of rules, as each cell has one byte for its combination."""
@@ -79,18 +79,17 @@ def explore(
         raise InputError(f"'{record.source}' has no attention to show{f'; {left_out}' if linear else ''}.")
     count = sum(step.num_heads * step.shape[2] * step.shape[3] for step in steps)
     if count > MOST_WEIGHTS:
-        most = f"a page holds {MOST_WEIGHTS:,} at most"
-        raise InputError(f"All heads together have {count:,} weights; {most}: shorten the text.")
-    opens = [step.site for step in steps].index(record.step(site).site) if site else 0
-    if not 0 <= head < steps[opens].num_heads:
-        first = steps[opens]
-        raise InputError(f"There is no {first.site.head(head)}; there are {first.num_heads}.")
+        limit = f"a page holds {MOST_WEIGHTS:,} at most"
+        raise InputError(f"All heads together have {count:,} weights; {limit}: shorten the text.")
+    first = [step.site for step in steps].index(record.step(site).site) if site else 0
+    if not 0 <= head < steps[first].num_heads:
+        raise InputError(f"There is no {steps[first].site.head(head)}; there are {steps[first].num_heads}.")
     texts: list[list[list[Any]]] = []
     grids: dict[bytes, int] = {}
     sites, weights = zip(*(_site(record, step, sentence, texts, grids) for step in steps), strict=True)
     bits, blocks = 16, [deflated(planes(whole)) for whole in weights]
     if sum(map(len, blocks)) > LARGE:
-        coarse = levels(np.append(np.arange(2**16 - 1) / (2**16 - 2), np.nan), bits=8)  # 8 bits by 16-bit level
+        coarse = levels(np.append(np.arange(2**16 - 1) / (2**16 - 2), np.nan), bits=8)  # 8-bit level by 16-bit level
         bits, blocks = 8, [deflated(planes(coarse[whole])) for whole in weights]
     notes = [
         theme.CAUTIONS.get(record.provenance, ""),
@@ -108,7 +107,7 @@ def explore(
         "texts": texts,
         "sites": sites,
         "grids": [deflated(grid) for grid in grids],
-        "opens": [opens, head],
+        "opens": [first, head],
         "predicted": _predictions(record, before, sentence),
     }
     return written(
@@ -125,7 +124,7 @@ def written(
         data: content of the page, see `explore`.
         blocks: HTML elements that contain weights.
         scripts: scripts that run before explore.js.
-        parts: HTML above the pictures (ask), beside the large picture (side), and below (more).
+        parts: HTML above the pictures (ask), beside the large picture (side), and below it (more).
     """
     drawing = {
         "themes": {name: asdict(colors) for name, colors in (("light", theme.LIGHT), ("dark", theme.DARK))},
@@ -225,8 +224,8 @@ def planes(whole: np.ndarray) -> bytes:
 
 def deflated(content: bytes) -> str:
     """Deflate bytes and encode them as base64; only runs are compressed, because weights other than 0 rarely repeat."""
-    how = zlib.compressobj(strategy=zlib.Z_RLE)
-    return base64.b64encode(how.compress(content) + how.flush()).decode()
+    compressor = zlib.compressobj(strategy=zlib.Z_RLE)
+    return base64.b64encode(compressor.compress(content) + compressor.flush()).decode()
 
 
 # Predictions
@@ -251,11 +250,11 @@ def _predictions(record: Record, before: Record | None, sentence: int) -> dict[s
     if prediction.classes:
         facts["where"] = "of"
     facts["what"], facts["words"] = sentences.PREDICTED[facts["where"]], {}
-    for place in prediction.blanks[sentence] if fills else range(record.read[sentence].length):
-        listed = analysis.next_words(record, place, before=before, sentence=sentence)
-        token = visible_text(analysis.token_at(record, place, sentence=sentence))
-        rows = [[visible_text(next_word.word), next_word.probability, next_word.before] for next_word in listed]
-        facts["words"][place] = {"token": token, "words": rows}
+    for position in prediction.blanks[sentence] if fills else range(record.read[sentence].length):
+        words = analysis.next_words(record, position, before=before, sentence=sentence)
+        token = visible_text(analysis.token_at(record, position, sentence=sentence))
+        rows = [[visible_text(next_word.word), next_word.probability, next_word.before] for next_word in words]
+        facts["words"][position] = {"token": token, "words": rows}
     return facts
 
 
@@ -288,24 +287,25 @@ def live_page(
     Raises:
         InputError: if the weights are not such a file, or a vocabulary does not have the size of the model.
     """
-    for names, wanted in zip((reads, writes), _vocabulary_sizes(weights), strict=True):
-        if len(names) != wanted:
-            raise InputError(f"The weights of '{name}' are for {wanted:,} words; the vocabulary has {len(names):,}.")
-    nothing = {"changed": [], "bits": 16, "texts": [], "sites": [], "grids": [], "opens": [0, 0], "predicted": {}}
+    for names, size in zip((reads, writes), _vocabulary_sizes(weights), strict=True):
+        if len(names) != size:
+            raise InputError(f"The weights of '{name}' are for {size:,} words; the vocabulary has {len(names):,}.")
+    empty_data = {"changed": [], "bits": 16, "texts": [], "sites": [], "grids": [], "opens": [0, 0], "predicted": {}}
     content = {
         "title": f"{in_title(name[:1].upper() + name[1:])}: attention, live",
         "about": [*about, "Nothing you type leaves this page."],
         "live": {"name": visible_text(name), "text": text, "reads": [*reads], "writes": [*writes]},
     }
     rules = [_rule_script(rule) for rule in dict.fromkeys(KEYWORDS.values()) if rule.keyword not in NOT_HERE]
-    script = [f"const RULES = {{{', '.join(rules)}}};", f"const NOT_HERE = {json.dumps(NOT_HERE)};", *map(_read, FILES)]
+    constants = f"const RULES = {{{', '.join(rules)}}};", f"const NOT_HERE = {json.dumps(NOT_HERE)};"
     label = "Sentence to translate" if writes else "Text"
-    parts = {part: Template(_read(f"{part}.html")).substitute(label=label) for part in ("ask", "side", "more")}
+    parts = {part: Template(_live_file(f"{part}.html")).substitute(label=label) for part in ("ask", "side", "more")}
     block = f'<script type="text/plain" id="model">{deflated(weights)}</script>'
-    return written(nothing | content, [block], ["\n".join(script)], _read("live.css"), **parts)
+    script = "\n".join([*constants, *map(_live_file, FILES)])
+    return written(empty_data | content, [block], [script], _live_file("live.css"), **parts)
 
 
-def _read(name: str) -> str:
+def _live_file(name: str) -> str:
     return (Path(__file__).with_name("live") / name).read_text("utf-8")
 
 
@@ -318,8 +318,8 @@ def _vocabulary_sizes(weights: bytes) -> tuple[int, int]:
         formats = {tensor["dtype"] for tensor in header.values()}
         counts = int(sizes["vocabulary"]), int(sizes["written"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        how = "write them with attnviz.models.trained.write"
-        raise InputError(f"These weights are not a model of attnviz.models; {how}.") from None
+        advice = "write them with attnviz.models.trained.write"
+        raise InputError(f"These weights are not a model of attnviz.models; {advice}.") from None
     if formats != {"F16"} or len(weights) > MOST_BYTES:
         what = f"These weights have {len(weights):,} bytes of {', '.join(sorted(formats))}"
         raise InputError(f"{what}; a page takes F16 and up to {MOST_BYTES:,} bytes.")

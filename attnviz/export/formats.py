@@ -36,12 +36,12 @@ class Preset:
     """Size of a picture for one use.
 
     Attributes:
-        inches: largest width; the second number is used if text would become too small with the first.
-        high: largest height in inches.
-        points: size of the text, and smallest size to which text may be shrunk.
+        inches: maximum widths; the second is used if text would become too small with the first.
+        high: maximum height in inches.
+        points: size of the text, and smallest size to which the text may be shrunk.
         ppi: pixels per inch of a PNG by default.
         in_text: whether the picture is part of a text: without title and margin, in light colors.
-        side: largest side of a map in pixels, with its legend on the right; None for a legend below.
+        side: maximum side of a map in pixels, with its legend on the right; None for a legend below.
     """
 
     inches: tuple[float, float]
@@ -130,7 +130,7 @@ FORMATS = {
     "csv": Format("text/csv", "first", AS_TEXT, "table"),
     "npz": Format("application/octet-stream", "more", "the numbers for NumPy: numpy.load(file)", "arrays"),
 }
-"""Formats of one figure, by extension; there is also "zip", for all formats of one figure or several."""
+"""Formats of a figure, by extension; there is also "zip", for all formats of one or several figures."""
 
 LARGER = (({"scale": 2}, "a picture for sharp screens"), ({"ppi": 300}, "a picture for print, 300 dots per inch"))
 """Options and labels of the additional sizes of a PNG in a ZIP."""
@@ -180,7 +180,7 @@ def render(
         scale: factor of the resolution of a PNG: 1, 2 or 4; the printed size does not change. With 1, a preset uses its
             own resolution, such as 300 pixels per inch for a paper.
         ppi: pixels per inch of a PNG, in place of `scale`; 300 for print.
-        deadline: most seconds for drawing.
+        deadline: maximum number of seconds for drawing.
 
     Raises:
         ExportError: if the picture cannot be drawn within `deadline`.
@@ -200,7 +200,7 @@ def render(
 
 
 def filename(figure: Any, format: str, *, preset: str | None = None, scale: int = 1, ppi: int | None = None) -> str:
-    """Return the file name: the name of the figure with "-paper", "@2x" or "-300dpi"; safe in every file system."""
+    """Return the file name: the name of the figure, with an ending such as "-paper", "@2x" or "-300dpi" if needed."""
     use = f"-{preset}" if preset and (format == "zip" or not FORMATS[format].numbers) else ""
     size = f"-{ppi}dpi" if ppi else f"@{scale}x"
     is_sized = format == "png" and (ppi or scale != 1)
@@ -226,12 +226,12 @@ def notes(figure: Any, preset: str | None = None) -> list[str]:
 # Archives
 
 MOST_ROWS = 1_000_000
-"""Largest number of rows of all tables, which take a second; for larger tables, the README refers to the saved run."""
+"""Maximum number of rows of all tables, which take a second; for larger tables, the README refers to the saved run."""
 
 CASE, PAGE = "case.attn", "every-head.html"
 IN_CASE = (
     f"the whole run. Drop it on the app, or: attnviz open {CASE}; in Python attnviz.read('{CASE}'). "
-    f"'attnviz open {CASE} --verify' runs the model again and says what differs"
+    f"'attnviz open {CASE} --verify' runs the model again and lists the differences"
 )
 IN_PAGE = "every head as map, lines and text. Open it in any browser; it needs no network"
 
@@ -255,7 +255,7 @@ def everything(
         before: run without changes.
         settings: settings to save, see `attnviz.save`.
         site, head: head that the explorer page shows first.
-        deadline: most seconds for drawing; later pictures are left out, and the README says so.
+        deadline: maximum number of seconds for drawing; later pictures are left out, and the README says so.
     """
     until, rows = time.monotonic() + deadline, 0
 
@@ -307,8 +307,8 @@ def _archive(
     for file in other_files:
         add(*file)
     for number, picture in enumerate(pictures, 1):
-        own_folder = "" if other_files else f"{file_stem(picture.figure.name)}/"
-        folder = f"{number:02d}-{own_folder}" if len(pictures) > 1 else ""
+        directory = "" if other_files else f"{file_stem(picture.figure.name)}/"
+        folder = f"{number:02d}-{directory}" if len(pictures) > 1 else ""
         lines += ["", clean(picture.figure.title), clean(picture.figure.description), ""]
         for format in formats:
             part = FORMATS[format].numbers

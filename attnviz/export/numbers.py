@@ -23,7 +23,7 @@ TEXT = pa.large_string()  # all cells together may exceed 2 GB
 
 
 def csv(table: pd.DataFrame) -> bytes:
-    """Write a table as CSV: every number round-trips; NaN and missing values are empty cells.
+    """Write a table as CSV, without rounding of numbers; NaN and missing values are empty cells.
 
     The file is UTF-8 with a byte order mark, which Excel needs to detect the encoding, and pandas and R skip. Lines end
     with CR LF (RFC 4180). A text that a spreadsheet could run as a formula gets the prefix '.
@@ -69,8 +69,8 @@ def _cells(column: pd.Series) -> pa.LargeStringArray:
         return pc.fill_null(pc.cast(pa.array(column, from_pandas=True), TEXT), "")
     if pd.api.types.infer_dtype(column) not in ("string", "boolean"):
         return pa.array([_cell(value) for value in column], TEXT)
-    which, values = pd.factorize(column, use_na_sentinel=False)  # most tokens repeat
-    return pa.array([_cell(value) for value in values], TEXT).take(pa.array(which))
+    codes, values = pd.factorize(column, use_na_sentinel=False)  # most tokens repeat
+    return pa.array([_cell(value) for value in values], TEXT).take(pa.array(codes))
 
 
 def _cell(value: Any) -> str:

@@ -15,10 +15,10 @@ from attnviz.export.draw import clean, javascript, json_text
 from attnviz.export.numbers import as_text
 
 MOST_ROWS = 5_000
-"""Largest number of rows of the table, so that a browser shows it without delay."""
+"""Maximum number of rows of the table, so that a browser shows it without delay."""
 
 MOST_SHAPES = 4_000
-"""Largest number of data rows of a picture that is drawn as SVG; above, a canvas is much faster."""
+"""Maximum number of data rows of a picture that is drawn as SVG; if there are more, a canvas is much faster."""
 
 START = """
 const picture = JSON.parse(document.getElementById("data").textContent);
@@ -67,7 +67,7 @@ def policy(*scripts: str, styles: str = "'unsafe-inline'") -> str:
 
 
 def digest(content: str) -> str:
-    """Return the hash by which a policy allows a script or a style."""
+    """Return the hash of a script or a style, with which a policy allows it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 

@@ -61,8 +61,8 @@ def resized(svg: str, scale: float, narrow: float, wide: float, high: float, sma
         smallest: smallest factor by which `narrow` may shrink the scaled picture.
     """
     width, height = map(float, re.search(SIDES, svg).groups())
-    most = narrow if narrow >= smallest * scale * width else wide
-    scale = min(scale, most / width, high / height)
+    limit = narrow if narrow >= smallest * scale * width else wide
+    scale = min(scale, limit / width, high / height)
     return re.sub(SIDES, f'width="{width * scale:.6g}" height="{height * scale:.6g}"', svg, count=1)
 
 
@@ -93,9 +93,9 @@ def reason(error: Exception) -> str:
 def main(fonts: str) -> None:
     """Answer jobs until stdin ends; `fonts` is the folder of the bundled fonts."""
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)  # Output of libraries must not get between the answers.
+    os.dup2(2, 1)  # output of libraries must not be mixed with the answers
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent; this process ends when stdin closes.
-    alarm = getattr(signal, "alarm", lambda seconds: None)  # Ends a long picture if the parent is gone.
+    alarm = getattr(signal, "alarm", lambda seconds: None)  # ends this process if a picture takes too long
     if os.name == "posix":
         import resource
 

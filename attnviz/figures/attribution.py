@@ -26,13 +26,13 @@ from attnviz.figures.base import FigureFacts, edited, figure, number_arrays, tex
 from attnviz.figures.forms import BarChart, Map, token_sides
 
 MAP, MOST_BARS = 440, 40
-"""Pixels of the side of a map beside a row of bars, and most tokens that have bars; the table has all."""
+"""Side in pixels of a map beside bars, and the maximum number of tokens with a bar; the table has all tokens."""
 ROW, WIDE_ROW, SHORT, LONG = 150, 480, 180, 260
-"""Pixels of the longest bar: rollout in a file and on a page; gradients without and with a long line above."""
+"""Length of the longest bar in pixels: rollout in a file and on a page; relevance; integrated gradients in a file."""
 
 ROLLOUT = "rollout: ½ the attention of a layer (mean of its heads) and ½ the residual, multiplied through the layers"
 CUT, SIGNED = "max(gradient × weight, 0)", "gradient × weight"
-NOTHING = "no weight of this head raises the logit, as far as its gradient tells"
+NOTHING = "according to the gradient, no weight of this head raises the logit"
 OWN_TOKEN = "its own token begins with 1 (the residual)"
 
 SMALL_GAP = 0.05
@@ -62,21 +62,21 @@ class Traced:
         return [token.text for token in self.mixed.tokens]
 
     def facts(self, what: str, subject: str, shares: np.ndarray, **facts: Any) -> FigureFacts:
-        """Return the facts of a figure of these shares, with lines on what the rollout leaves out."""
+        """Build the facts of a figure of `shares`, with lines on the attention that the rollout does not include."""
         rows, note = self.mixed.left_out, self.mixed.note.rstrip(".") if self.mixed.note else ""
         where, end = f"{self.mixed.kind} after layer {self.layer}", edited(self.record.edits)
         return FigureFacts(
             what=f"{what} · {self.mixed.kind}, after layer {self.layer}",
             name=file_stem(self.record.source, where, subject, " ".join(self.texts), end=end),
             arrays={"rollout": shares, "tokens": text_array(self.texts)},
-            lines=[note, f"{rows} rows had no weights, and keep what they hold" if rows else ""],
+            lines=[note, f"{rows} rows had no weights and pass through unchanged" if rows else ""],
             **facts,
         )
 
 
 @figure
 def rollout(traced: Traced, **style: Any) -> Map:
-    """Map attention rollout: the share of each token in each position after a layer; `selected` is a row."""
+    """Map attention rollout: the share of each token in each position after a layer; `selected` outlines a row."""
     shares, texts, tokens = traced.shares, traced.texts, groups(traced.mixed.tokens)
     table = partial(tables.numbers_table, shares, "share", texts, texts)
     words = partial(sentences.reaches, shares, texts)
@@ -84,6 +84,7 @@ def rollout(traced: Traced, **style: Any) -> Map:
     ramp = scale_of("share", shares)
 
     def squares(tile: int) -> Squares:
+        """Compute the squares of the map, with `tile` cells per side."""
         part = largest_in_size(shares, tile)
         return Squares(
             states=np.where(part == 0, 1, 0),
@@ -102,11 +103,8 @@ def rollout_row(traced: Traced, position: int, **style: Any) -> BarChart:
     """Draw bars of the share of each token in one position by attention rollout."""
     shares, texts = traced.shares[position], traced.texts
     names = [f"{visible_text(text)} ({i})" for i, text in enumerate(texts)]
-    has_map, (places, lines), what = (
-        not isinstance(traced.shares, Mapping),
-        most_of(shares),
-        f"Mixed into {names[position]}",
-    )
+    indices, lines = most_of(shares)
+    what = f"Mixed into {names[position]}"
     facts = traced.facts(
         what,
         f"reaches {position}",
@@ -115,17 +113,17 @@ def rollout_row(traced: Traced, position: int, **style: Any) -> BarChart:
         table=partial(tables.reached_table, {"rollout": shares}, texts),
         words=partial(sentences.reached, shares, texts, position),
     )
-    if has_map:  # the map beside the row has the other lines on a page
+    if not isinstance(traced.shares, Mapping):  # on a page, the map beside the bars has the other lines
         facts = replace(facts, lines=(), more=facts.lines, origin="file")
-    column = Column(values=shares[places].tolist(), name="share by rollout")
-    bars = Bars(lines=lines, names=[names[i] for i in places], columns=[column], length=ROW)
+    column = Column(values=shares[indices].tolist(), name="share by rollout")
+    bars = Bars(lines=lines, names=[names[i] for i in indices], columns=[column], length=ROW)
     return BarChart(facts=facts, bars=bars, wide=WIDE_ROW, record=traced.record, **style)
 
 
 def most_of(values: np.ndarray) -> tuple[list[int], list[str]]:
-    """Return the indices of the MOST_BARS largest numbers, ascending, and a note if numbers are left out."""
-    places = np.sort(np.argsort(-np.abs(values), kind="stable")[:MOST_BARS]).tolist()
-    return places, [f"the {MOST_BARS} largest of {len(values)} tokens"] if len(values) > MOST_BARS else []
+    """Return the ascending indices of the MOST_BARS largest absolute values, and a note if values are left out."""
+    indices = np.sort(np.argsort(-np.abs(values), kind="stable")[:MOST_BARS]).tolist()
+    return indices, [f"the {MOST_BARS} largest of {len(values)} tokens"] if len(values) > MOST_BARS else []
 
 
 def of_word(word: WordLogit) -> str:
@@ -142,13 +140,13 @@ def relevance(
 
     Args:
         word: gradients of the word's logit, with the word and its position.
-        signed: whether negative products are drawn, too.
+        signed: whether negative products are drawn, too; otherwise they count as 0.
     """
     products = word.head(site, head, signed=signed).double().numpy()
-    step, text, counts, name = record.step(site), word.sentence, products.shape, "gradient_times_weight"
-    queries, keys = record.tokens(site, sentence=text)
-    ends = queries[: counts[0]], (*keys[: counts[1] - step.has_sink], *(keys[-1:] if step.has_sink else ()))
-    texts = [[token.text for token in side] for side in ends]
+    step, sentence, counts, name = record.step(site), word.sentence, products.shape, "gradient_times_weight"
+    queries, keys = record.tokens(site, sentence=sentence)
+    tokens = queries[: counts[0]], (*keys[: counts[1] - step.has_sink], *(keys[-1:] if step.has_sink else ()))
+    texts = [[token.text for token in side] for side in tokens]
     facts = FigureFacts(
         what=f"Gradient times weight · {site}, {'mean of all heads' if head == 'mean' else f'head {head}'}",
         notes=[of_word(word)],
@@ -160,8 +158,9 @@ def relevance(
     )
 
     def squares(tile: int) -> Squares:
+        """Compute the squares of the map, with `tile` cells per side."""
         part = largest_in_size(products, tile)
-        allowed = analysis.may_attend(step, head, *map(slice, counts), sentence=text).double().numpy()
+        allowed = analysis.may_attend(step, head, *map(slice, counts), sentence=sentence).double().numpy()
         return Squares(
             states=np.where(largest_in_size(allowed, tile) == 0, 1, 0),
             kinds=[CellState("raises the logit", "ramp", legend=""), CellState("blocked", "blocked", "hatch")],
@@ -169,23 +168,25 @@ def relevance(
             ramp=scale_of(SIGNED if signed else CUT, part, signed=signed),
         )
 
-    sides = token_sides(*map(groups, ends))
-    return Map(facts=facts, **sides, squares=squares, longest=MAP, record=record, sentence=text, **style)
+    sides = token_sides(*map(groups, tokens))
+    return Map(facts=facts, **sides, squares=squares, longest=MAP, record=record, sentence=sentence, **style)
 
 
 @figure
 def relevance_bars(record: Record, word: Relevance, layer: int, **style: Any) -> BarChart:
-    """Draw bars of each token's attention relevance for a word's logit after a layer, less the 1 of its own position.
+    """Draw bars of the attention relevance of each token for a word's logit, after a layer.
+
+    The relevance starts with 1 at the position of the word; the bars do not include this 1.
 
     Args:
         word: gradients of the word's logit, with the word and its position.
     """
     values = np.concatenate([word.layers[layer][kind].numpy() for kind in word.texts])
-    own = sum(map(len, [*word.texts.values()][:-1])) + word.position
-    values[own] -= 1
+    start = sum(map(len, [*word.texts.values()][:-1])) + word.position  # index of the word's position in all texts
+    values[start] -= 1
     texts = [*map(digits, values)]
-    texts[own] = f"1 + {texts[own]}"
-    names, (places, lines) = _token_names(word), most_of(values)
+    texts[start] = f"1 + {texts[start]}"
+    names, (indices, lines) = _token_names(word), most_of(values)
     facts = FigureFacts(
         what=f"Attention relevance · after layer {layer}",
         notes=[of_word(word)],
@@ -196,9 +197,9 @@ def relevance_bars(record: Record, word: Relevance, layer: int, **style: Any) ->
     )
     bars = Bars(
         lines=[OWN_TOKEN, *lines],
-        names=[names[i] for i in places],
-        columns=[Column([texts[i] for i in places], values[places].tolist(), name="relevance")],
-        chosen=[row for row, i in enumerate(places) if i == own],
+        names=[names[i] for i in indices],
+        columns=[Column([texts[i] for i in indices], values[indices].tolist(), name="relevance")],
+        chosen=[row for row, i in enumerate(indices) if i == start],
         length=SHORT,
     )
     return BarChart(facts=facts, bars=bars, record=record, sentence=word.sentence, **style)
@@ -209,12 +210,12 @@ def integrated_gradients(record: Record, word: IntegratedGradients, **style: Any
     """Draw bars of integrated gradients: how much the embedding of each token raises or lowers the logit of a word.
 
     Args:
-        word: gradients of the word's logit, with the word and its position.
+        word: attributions of the word's logit, with the word and its position.
     """
     values = np.concatenate([word.attributions[kind].numpy() for kind in word.texts])
-    names, (places, lines) = _token_names(word), most_of(values)
+    names, (indices, lines) = _token_names(word), most_of(values)
     table, gap = word.table, gap_in_words(word)
-    ends = {name: np.array(getattr(word, name)) for name in ("logit", "baseline", "gap")}
+    scalars = {name: np.array(getattr(word, name)) for name in ("logit", "baseline", "gap")}
     facts = FigureFacts(
         what=f"Integrated gradients · {word.steps} steps",
         notes=[of_word(word)],
@@ -222,24 +223,25 @@ def integrated_gradients(record: Record, word: IntegratedGradients, **style: Any
         more=[gap],
         subject=(f"integrated gradients {word.token}",),
         table=table,
-        arrays=number_arrays(table) | {"tokens": text_array(table["token"])} | ends,
+        arrays=number_arrays(table) | {"tokens": text_array(table["token"])} | scalars,
         remark=gap,
     )
-    column = Column([digits(values[i]) for i in places], values[places].tolist(), begins=[0.0] * len(places))
-    bars = Bars(lines=lines, names=[names[i] for i in places], columns=[column], length=LONG)
+    column = Column([digits(values[i]) for i in indices], values[indices].tolist(), begins=[0.0] * len(indices))
+    bars = Bars(lines=lines, names=[names[i] for i in indices], columns=[column], length=LONG)
     return BarChart(facts=facts, bars=bars, wide=SHORT, record=record, sentence=word.sentence, **style)
 
 
 def _token_names(word: WordLogit) -> list[str]:
     """Name each token of all texts: "mats (3)", or "mats (3, decoder)" if there are two texts."""
     decoders = {kind: ", decoder" if len(word.texts) > 1 and kind == "decoder" else "" for kind in word.texts}
-    places = ((token, i, decoders[kind]) for kind, tokens in word.texts.items() for i, token in enumerate(tokens))
-    return [f"{visible_text(token.text)} ({i}{stack})" for token, i, stack in places]
+    entries = ((token, i, decoders[kind]) for kind, tokens in word.texts.items() for i, token in enumerate(tokens))
+    return [f"{visible_text(token.text)} ({i}{stack})" for token, i, stack in entries]
 
 
 def gap_in_words(word: IntegratedGradients) -> str:
-    """Describe the completeness gap with its numbers."""
+    """Describe the completeness gap: the change of the logit less the sum of all attributions, with its numbers."""
     rise, total = word.logit - word.baseline, word.logit - word.baseline + word.gap
-    way = f"from {digits(word.baseline)} with zero vectors to {digits(word.logit)}"
-    gap = f"The logit changes by {digits(rise)}, {way}; all tokens sum to {digits(total)}: a gap of {digits(word.gap)}."
+    ends = f"from {digits(word.baseline)} with zero vectors to {digits(word.logit)}"
+    sums = f"all tokens sum to {digits(total)}: a gap of {digits(word.gap)}"
+    gap = f"The logit changes by {digits(rise)}, {ends}; {sums}."
     return gap if abs(word.gap) <= SMALL_GAP * abs(rise) else f"{gap} {LARGE_GAP}"

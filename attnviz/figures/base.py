@@ -24,12 +24,12 @@ from attnviz.core.record import ALL, Record
 
 READ_AS = "Row: the word {}; column: the word looked at."
 READS, PREDICTS = "that looks", "just read, where the model predicts the next one"
-"""Sentence of a caption on how to read a map, and its words for the token of a row, without and with a prediction."""
+"""Sentence of a caption on how to read a map, and its phrase for the token of a row, without and with a prediction."""
 
 F = TypeVar("F", bound="Figure")
 
 LONGEST_TEXT = 160
-"""Most code points of a text under a title."""
+"""Maximum number of code points of a text under a title."""
 
 
 class Chart(alt.TopLevelMixin, alt.TopLevelSpec):
@@ -37,7 +37,7 @@ class Chart(alt.TopLevelMixin, alt.TopLevelSpec):
 
 
 class Views(NamedTuple):
-    """Drawing of several views: the chart, its tables, and the large grid with a readout under the pointer, if any."""
+    """Drawing of several views: the chart, its tables, and the grid whose readout follows the pointer, or None."""
 
     form: Form
     data: dict[str, Table]
@@ -51,13 +51,13 @@ class FigureFacts:
     Attributes:
         table: exact numbers behind the picture.
         words: description of the picture with its main numbers; None describes the rows with the largest numbers.
-        remark: end of such a description of the largest numbers.
+        remark: sentence at the end of the description if `words` is None.
         arrays: numbers as arrays; None for the columns of the table.
         what: title without the model's name, which is appended; "" where `heading` is given.
         heading: title of the picture.
-        on_page: title on a page that says the rest itself; "" for the same title.
-        notes: lines that follow in the title of one line, before the origin of the weights and the edits.
-        lines, more: lines under the title, and lines in files only.
+        on_page: short title for a page that shows the context elsewhere; "" to use the same title as in files.
+        notes: parts of the one-line title after the heading, before the origin of the weights and the edits.
+        lines, more: lines under the title, on pages and in files, and further lines in files only.
         origin: whether the origin of the weights is named: "page" on pages and in files, "file" in files only, or
             "text" in files only, together with the input text.
         explains_rows: whether the caption explains that rows are queries and columns are keys.
@@ -88,7 +88,7 @@ class Figure(Style):
     Subclasses have `facts`, with title, numbers and words, and `draw()`, which returns the chart with its tables.
 
     Attributes:
-        record: run that is drawn; None for a figure of something else.
+        record: run that is drawn; None for a figure without a run.
         sentence: number of the sentence in the batch.
         view: tokens that are hidden, and tokens that are merged.
         cost: cost of one forward pass for this figure, from `sources.estimate`; None if unknown.
@@ -130,7 +130,7 @@ class Figure(Style):
 
     @property
     def heading_text(self) -> str:
-        """Title of the picture with the name of the model; on a page without the model's owner."""
+        """Title of the picture with the name of the model; on a page, "owner/model" is shortened to "model"."""
         facts = self.facts
         heading = (self.on_screen and facts.on_page) or facts.heading
         if heading or not facts.what:
@@ -187,26 +187,26 @@ class Figure(Style):
         values = {name: getattr(self, name) for name in STYLES}
         values |= vars(self) if self.call is None else self.call[1]
         styles = (field for field in fields(Figure) if field.name in STYLES)
-        every = signature(self.maker).parameters.values()
-        parameters = [part for part in every if part.kind is not part.VAR_KEYWORD and part.name != "call"]
-        defaults = {field.name: field.default for field in styles} | {part.name: part.default for part in parameters}
-        first = tuple(values[name] for name, default in defaults.items() if default is Parameter.empty)
-        named = {
+        parameters = signature(self.maker).parameters.values()
+        parameters = [item for item in parameters if item.kind is not item.VAR_KEYWORD and item.name != "call"]
+        defaults = {field.name: field.default for field in styles} | {item.name: item.default for item in parameters}
+        positional = tuple(values[name] for name, default in defaults.items() if default is Parameter.empty)
+        keywords = {
             name: values.get(name, default) for name, default in defaults.items() if default is not Parameter.empty
         }
         # arrays compare element by element
-        return first, {name: value for name, value in named.items() if np.any(value != defaults[name])}
+        return positional, {name: value for name, value in keywords.items() if np.any(value != defaults[name])}
 
     @property
     def style(self) -> Style:
-        """Copy of the style fields: a grid that held its figure would keep both until the next garbage collection."""
+        """Copy of the style fields, for a grid: a grid and a figure that refer to each other are freed late."""
         return Style(**{field.name: getattr(self, field.name) for field in fields(Style)})
 
     @property
     def caption(self) -> str:
         """Caption of the picture: title, model, edits and input text."""
-        first, named = self.arguments
-        values, sentence = [*first, *named.values()], self.sentence
+        positional, keywords = self.arguments
+        values, sentence = [*positional, *keywords.values()], self.sentence
         runs = [value for value in values if isinstance(value, Record)]
         original = ["original model"] if runs and "changed: " not in self.title else []
         text = f"{', '.join([*self.title.split(' · '), *original])}."
@@ -215,8 +215,8 @@ class Figure(Style):
             predicts = site and not analysis.fills_in(runs[0]) and runs[0].predicted(site, sentence=sentence)
             text += f" {READ_AS.format(PREDICTS if predicts else READS)}"
         texts = dict.fromkeys(run.sentences[sentence].text for run in runs if sentence < len(run.sentences))
-        read = ", ".join(f"“{without_surrogates(quote)}”" for quote in texts)
-        return f"{text} Text: {read}." if read else text
+        quotes = ", ".join(f"“{without_surrogates(quote)}”" for quote in texts)
+        return f"{text} Text: {quotes}." if quotes else text
 
 
 STYLES = {"cost", *(field.name for field in fields(Style))}
@@ -224,7 +224,7 @@ STYLES = {"cost", *(field.name for field in fields(Style))}
 
 
 def figure(function: Callable[..., F]) -> Callable[..., F]:
-    """Decorate a function that makes a figure: the figure keeps the call, for its code, its caption and caches."""
+    """Decorate a function that makes a figure: the figure stores the call, for its code, its caption and caches."""
 
     @wraps(function)
     def make(*args: Any, **kwargs: Any) -> F:
@@ -261,7 +261,7 @@ class SiteFigure(Figure):
 
 
 def value_of(fact: Any) -> Any:
-    """Return a fact; a function is called first."""
+    """Return a fact, or the result of the function that computes it."""
     return fact() if callable(fact) else fact
 
 
@@ -283,10 +283,10 @@ def stem(record: Record, *what: object, sentence: int = 0, view: View = View()) 
 
 def edited(edits: Edits, view: View = View()) -> str:
     """Summarize edits and view for a file name: "causal off 0.2 temperature 0.5"."""
-    places = ((site.layer if site.kind == "encoder" else site, head) for site, head in sorted(edits.heads_off))
+    heads_off = ((site.layer if site.kind == "encoder" else site, head) for site, head in sorted(edits.heads_off))
     parts = [] if edits.own_mask else ["no own mask"]
     parts += [] if edits.mask is None else [str(edits.mask)]
-    parts += ["off " + " ".join(f"{place}.{head}" for place, head in places)] if edits.heads_off else []
+    parts += ["off " + " ".join(f"{layer}.{head}" for layer, head in heads_off)] if edits.heads_off else []
     parts += [f"take {str(take).removesuffix(f'-{take.text}')}" for take in edits.taken]
     parts += [f"{what.removesuffix(' rows')} {value}" for what, value in edits.phrases()]
     return " ".join([*parts, *filter(None, [view.in_short()])])
@@ -296,15 +296,15 @@ def subtitles(record: Record | None, style: Style = Style(), sentence: int | Non
     """Return lines with the origin of the weights and, in files, the edits; no lines without a record.
 
     Args:
-        sentence: number of the sentence whose text gets a line, too; None for no such line.
+        sentence: number of the sentence whose text is shown in a line; None for no line with a text.
     """
     if record is None:
         return []
     changed = () if style.on_screen else record.edits.in_words()
     precision = f"kept as {record.precision}" if record.precision else ""
     text = "" if sentence is None or style.on_screen else record.sentences[sentence].text
-    read = f"text: {text_in_line(text)}" if text else ""
-    return [CAUTIONS.get(record.provenance, ""), precision, f"changed: {', '.join(changed)}" if changed else "", read]
+    edits = f"changed: {', '.join(changed)}" if changed else ""
+    return [CAUTIONS.get(record.provenance, ""), precision, edits, f"text: {text_in_line(text)}" if text else ""]
 
 
 def text_in_line(text: str) -> str:

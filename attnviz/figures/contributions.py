@@ -25,7 +25,8 @@ from attnviz.figures.base import FigureFacts, figure, text_array, text_in_line
 from attnviz.figures.forms import HEAD, BarChart, HeadNumbers, Map, numbers_in_cells, text_side
 
 WIDE, LARGEST, SMALLEST, ROOM, MOST_CELLS = 520, 36, 3, 30, 4096
-"""Composition: pixels of the map at most, of a cell at most and at least, of a label; most cells as rectangles."""
+"""Map of composition: its maximum width, largest and smallest cell and room for a label, all in pixels; and the maximum
+number of cells that are drawn as rectangles."""
 
 ADDS, FALLS, WAY = "adds directly", "falls when off", "part of the way from A to B"
 LESS = "color: how much the logit falls when the head is off; less than the head adds where other parts make up for it"
@@ -48,8 +49,8 @@ def contributions(
 
     Args:
         token, position, minus, sentence: see `attnviz.analysis.contributions`.
-        falls: table from `attnviz.studies.ablation.logit_falls` for the same word and position: then the number of a
-            head is the decrease of the logit when the head is switched off; None for the contributions.
+        falls: table from `attnviz.studies.ablation.logit_falls` for the same word and position, to show how much the
+            logit falls when each head is switched off; None to show the contributions.
 
     Raises:
         InputError: if there is no such word or position, or the record has no stream.
@@ -62,8 +63,8 @@ def contributions(
         return HeadNumbers(facts=facts, numbers=numbers, measure=ADDS, **run, **style)
     table = logit.with_falls(falls).query("part == 'head'").drop(columns="part")
     table = table.sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
-    own = {"lines": [LESS], "table": table, "words": partial(logit.in_words, falls)}
-    facts = _word_facts(record, logit, "replaced", "Each head switched off", "Heads switched off, for", **own)
+    changes = {"lines": [LESS], "table": table, "words": partial(logit.in_words, falls)}
+    facts = _word_facts(record, logit, "replaced", "Each head switched off", "Heads switched off, for", **changes)
     numbers = table[[*HEAD, "contribution", "fall"]]
     return HeadNumbers(facts=facts, numbers=numbers, measure=FALLS, also=ADDS, **run, **style)
 
@@ -105,7 +106,7 @@ def contribution_parts(
 def _word_facts(
     record: Record, logit: Contributions, kind: str, on_page: str, beginning: str, **facts: Any
 ) -> FigureFacts:
-    """Return the facts of a figure of the logit of a word after a position; a page says the rest beside the picture."""
+    """Build the facts of a figure about a word's logit; its title is `on_page` on a page, long in a file."""
     token = token_at(record, logit.position, sentence=logit.sentence)
     where = f"after {quoted_token(token, logit.position)} · {in_title(record.source)}"
     words = " ".join(filter(None, (logit.token, logit.minus and f"minus {logit.minus}")))
@@ -127,7 +128,7 @@ def carried(record: Record, carried: Carried, **style: Any) -> HeadNumbers:
     facts = FigureFacts(
         what=f"Carried by each head's {carried.part}",
         more=[*named, f"logit of {words} after position {carried.position}"],
-        origin="file",  # a page says the rest beside the picture
+        origin="file",  # a page shows the origin of the weights beside the picture
         subject=(f"{carried.part} from", carried.texts[1]),
         table=carried.table,
         words=carried.in_words,
@@ -150,9 +151,9 @@ def composition(circuits: Circuits, kind: str = "k", *, model: str = "", **style
     matrix, pairs = circuits.matrix(kind), circuits.composition
     if not len(pairs):
         raise InputError("All heads are in one layer, so no head can read the output of another head.")
-    every = circuits.heads[[*HEAD]].itertuples(index=False, name=None)
-    heads = [(Site(site, layer), head) for site, layer, head in every]
-    most = [
+    table = circuits.heads[[*HEAD]].itertuples(index=False, name=None)
+    heads = [(Site(stack, layer), head) for stack, layer, head in table]
+    largest = [
         f"{row.layer}.{row.head} to {row.later_layer}.{row.later_head}, {digits(getattr(row, kind))}"
         for row in pairs.dropna(subset=kind).nlargest(3, kind).itertuples()
     ]
@@ -161,12 +162,12 @@ def composition(circuits: Circuits, kind: str = "k", *, model: str = "", **style
         lines=[f"Rows: earlier heads that write. Columns: later heads whose {READS[kind]} read it."],
         name=file_stem(model, f"{kind}-composition"),
         table=pairs,
-        words=f"Largest {kind.upper()}-composition of {counted(len(pairs), 'pair')}: {'; '.join(most)}.",
+        words=f"Largest {kind.upper()}-composition of {counted(len(pairs), 'pair')}: {'; '.join(largest)}.",
         arrays={"composition": matrix, "heads": text_array([site.brief(head) for site, head in heads])},
     )
-    rows = [place for place in heads if place[0].layer < pairs["later_layer"].max()]
-    columns = [place for place in heads if place[0].layer > pairs["layer"].min()]
-    values = np.nan_to_num(matrix[np.ix_(*([heads.index(place) for place in part] for part in (rows, columns)))])
+    rows = [(site, head) for site, head in heads if site.layer < pairs["later_layer"].max()]
+    columns = [(site, head) for site, head in heads if site.layer > pairs["layer"].min()]
+    values = np.nan_to_num(matrix[np.ix_([*map(heads.index, rows)], [*map(heads.index, columns)])])
     size = _composition_size(values.shape, sum(site == heads[0][0] for site, _ in heads))
     squares = numbers_in_cells(values, scale_of("composition score", values), written=size.cell >= READABLE[0])
     return Map(
@@ -179,14 +180,14 @@ def composition(circuits: Circuits, kind: str = "k", *, model: str = "", **style
     )
 
 
-def _composition_size(counts: tuple[int, int], in_layer: int) -> Size:
-    """Compute the size of the cells, and a step between labels that begins with each layer of `in_layer` heads."""
+def _composition_size(counts: tuple[int, int], heads_per_layer: int) -> Size:
+    """Compute the size of the cells; if labels of all heads do not fit, only first heads of layers are labeled."""
     side = float(np.clip(WIDE // max(counts), SMALLEST, LARGEST))
-    every = next((n for n in [1, *(in_layer * 2**power for power in range(12))] if n * side >= ROOM), 1)
+    step = next((n for n in [1, *(heads_per_layer * 2**power for power in range(12))] if n * side >= ROOM), 1)
     form = "rectangles" if counts[0] * counts[1] <= MOST_CELLS else "pixels"
-    return Size(form, side, *counts, every=every)
+    return Size(form, side, *counts, every=step)
 
 
 def _head_texts(heads: Sequence[tuple[Site, int]]) -> tuple[list[str], list[str]]:
-    """Return labels and names of heads."""
+    """Return the labels of heads on an axis, and their names in tooltips."""
     return [site.short(head) for site, head in heads], [site.brief(head) for site, head in heads]

@@ -1,4 +1,4 @@
-"""Comparison of two maps A and B: the difference A - B with the difference per row, and both maps, in a row."""
+"""Comparison of two maps A and B: the difference A - B with a number per row, and both maps, side by side."""
 
 import math
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ from attnviz.figures.base import FigureFacts, edited, figure, subtitles, text_ar
 from attnviz.figures.forms import Map
 
 LEAST = 0.05
-"""Least end of the color scale of differences; larger differences set the end of the scale."""
+"""Smallest number at the end of the color scale of differences, used if all differences are smaller."""
 
 LONGEST_LABEL, LONGEST_EDITS, LONGEST_TEXT = 14, 16, 90
-"""Most code points of a token's label, of the edits over a map, and of an input text under the title."""
+"""Maximum number of code points: in a token's label, in the edits over a map, in an input text under the title."""
 
 MEASURE = "per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
 
@@ -57,7 +57,7 @@ Both = tuple[Token | None, Token | None]
 
 @figure
 def difference(comparison: AlignedPair, **style: Any) -> Map:
-    """Map the difference A - B with the total variation per row, then A and B: a phone shows only the first.
+    """Draw three maps in a row: the difference A - B with the total variation per row, then A and B.
 
     A click selects row and column of the common grid. Without a selection, a page outlines the largest difference.
 
@@ -82,7 +82,7 @@ def difference(comparison: AlignedPair, **style: Any) -> Map:
 
 
 def _arrays(comparison: AlignedPair) -> dict[str, np.ndarray]:
-    """Arrays to export: A, B and A - B, the variation of each row, and the tokens of both."""
+    """Return the arrays to export: A, B and A - B, the total variation of each row, and the tokens of A and B."""
     tile = comparison.tile
     numbers = [numbers for numbers, _ in comparison.tiled(tile)]
     arrays = dict(zip(("a", "b", "difference"), numbers, strict=True)) | {"variation": comparison.variation}
@@ -127,7 +127,7 @@ def _grids(comparison: AlignedPair, style: Style) -> tuple[Grid, Grid, Grid]:
                 squares=squares,
                 style=replace(style, heading=None, selected=selected),
                 ramp=None if end == 1 else ramps[end],
-                ends=[_per_row(comparison, size.tile)] if end == 2 else (),
+                ends=[_variation_column(comparison, size.tile)] if end == 2 else (),
                 signs=[KINDS[i] for i in np.unique(kinds[:2]).tolist()] if end == 1 else (),
                 prefix=f"{'abd'[end]}-",
             )
@@ -145,15 +145,15 @@ def _ramps(comparison: AlignedPair, tiles: Sequence[np.ndarray]) -> tuple[Ramp, 
     return a, b, Ramp("difference A − B", differences, signed=True, ends=(f" {MORE[0]}", f" {MORE[1]}"))
 
 
-def _per_row(comparison: AlignedPair, tile: int) -> RowEnd:
-    """Total variation of each row, or the largest of each tile of rows."""
+def _variation_column(comparison: AlignedPair, tile: int) -> RowEnd:
+    """Build the texts at the row ends: the total variation of each row, or the largest in each tile of rows."""
     rows = len(comparison.rows)
-    moved = np.repeat(largest_in_size(comparison.variation[:, None], tile)[:, 0], tile)[:rows].tolist()
-    return RowEnd("note", "per row", ["–" if math.isnan(value) else f"{value:.2f}" for value in moved])
+    variation = np.repeat(largest_in_size(comparison.variation[:, None], tile)[:, 0], tile)[:rows].tolist()
+    return RowEnd("note", "per row", ["–" if math.isnan(value) else f"{value:.2f}" for value in variation])
 
 
 def _side(comparison: AlignedPair, axis: int, end: int) -> GridSide:
-    """Make the rows or columns of A (0), B (1) or A - B (2); only the first map, A - B, has labels of rows."""
+    """Make the rows (`axis` 0) or columns (1) of A (`end` 0), B (1) or A - B (2); rows of A and B have no labels."""
     both, pairs = _tokens(comparison, axis), (comparison.rows, comparison.columns)[axis]
     labels, names = () if axis == 0 and end < 2 else [*map(_label, both)], [*map(_place_name, both, pairs)]
     return GridSide(
@@ -164,16 +164,16 @@ def _side(comparison: AlignedPair, axis: int, end: int) -> GridSide:
 def _tokens(comparison: AlignedPair, axis: int) -> list[Both]:
     """Return the tokens of A and B at each row (0) or column (1)."""
     a, b = comparison.a.tokens[axis], comparison.b.tokens[axis]
-    places = (comparison.rows, comparison.columns)[axis]
-    return [(None if i is None else a[i], None if j is None else b[j]) for i, j in places]
+    pairs = (comparison.rows, comparison.columns)[axis]
+    return [(None if i is None else a[i], None if j is None else b[j]) for i, j in pairs]
 
 
 def _cell_texts(tiles: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[list[str]]:
-    """Texts of the cells of A, B and A - B, with the same number of digits in all three."""
+    """Format the cells of A, B and A - B, with the same number of decimal places in all three maps."""
     places, texts = sentences.digits_of(*(numbers for numbers, _ in tiles)).ravel().tolist(), []
     for end, (numbers, states) in enumerate(tiles):
         cells = zip(numbers.ravel().tolist(), states.ravel().tolist(), places, strict=True)
-        texts.append([WITHOUT.get(state) or _signed_text(value, digit, end == 2) for value, state, digit in cells])
+        texts.append([WITHOUT.get(state) or _signed_text(value, count, end == 2) for value, state, count in cells])
     return texts
 
 
@@ -183,7 +183,7 @@ def _selected_text(
     """Return the text of the selected cell; a blank if no cell is selected."""
     if not isinstance(cell, Sequence):
         return " "
-    row, column = (place // size.tile for place in cell)
+    row, column = (index // size.tile for index in cell)
     value, text = numbers[row, column], texts[row * size.columns + column]
     return f"{text} {MORE[bool(value > 0)]}" if end == 2 and abs(value) > 0 else text
 
@@ -193,7 +193,7 @@ WITHOUT = {BLOCKED: "blocked", BLANK: "blank"}
 
 
 def _signed_text(value: float, places: int, plus: bool) -> str:
-    """Format a number with its sign."""
+    """Format a number with `places` decimal places and a minus sign, or a plus sign if `plus`."""
     sign = "−" if value < 0 else ""
     if plus and value > 0:
         sign = "+"
@@ -232,7 +232,7 @@ def names_of(comparison: AlignedPair) -> tuple[str, str, str]:
 
 
 def lines_of(comparison: AlignedPair) -> list[str]:
-    """Return lines with both texts, the origin of the weights, the edits, and the parts that are not drawn."""
+    """Return the lines under the title: both texts, origin of the weights, edits, and the part that is drawn."""
     size = size_beside(len(comparison.rows), len(comparison.columns))
     sides, lines = (comparison.a, comparison.b), []
     texts = [visible_text(_text(side), LONGEST_TEXT).replace("␣", " ") for side in sides]
@@ -242,26 +242,27 @@ def lines_of(comparison: AlignedPair) -> list[str]:
 
 
 def _text(side: Side) -> str:
+    """Return the input text of a side."""
     return side.record.sentences[side.sentence].text
 
 
 def _label(both: Both) -> str:
     """Return the label of a row or column: "cat → dog", or "down (B)" if only B has the token."""
     texts = [None if token is None else axes.short(token.text, LONGEST_LABEL) for token in both]
-    alone = next((f" ({side})" for side, text in zip("BA", texts, strict=True) if text is None), "")
-    return " → ".join(dict.fromkeys(text for text in texts if text is not None)) + alone
+    ending = next((f" ({side})" for side, text in zip("BA", texts, strict=True) if text is None), "")
+    return " → ".join(dict.fromkeys(text for text in texts if text is not None)) + ending
 
 
 def _token(both: Both, end: int) -> Token:
     """Return the token of a row or column, marked as special if only one map has it."""
-    there = [token for token in both if token is not None]
-    token = there[0] if end == 2 or both[end] is None else both[end]
-    return replace(token, special=len(there) == 1 or all(other.special for other in there))
+    tokens = [token for token in both if token is not None]
+    token = tokens[0] if end == 2 or both[end] is None else both[end]
+    return replace(token, special=len(tokens) == 1 or all(other.special for other in tokens))
 
 
 def _place_name(both: Both, pair: Pair) -> str:
     """Name a row or column of the common grid: "cat (1) → dog (1)", or "cat (1), only in A"."""
-    each = [f"{visible_text(token.text)} ({i})" for token, i in zip(both, pair, strict=True) if token is not None]
-    if len(each) == 1:
-        return f"{each[0]}, only in {'A' if both[1] is None else 'B'}"
-    return " → ".join(dict.fromkeys(each))
+    names = [f"{visible_text(token.text)} ({i})" for token, i in zip(both, pair, strict=True) if token is not None]
+    if len(names) == 1:
+        return f"{names[0]}, only in {'A' if both[1] is None else 'B'}"
+    return " → ".join(dict.fromkeys(names))

@@ -21,7 +21,7 @@ from attnviz.figures.base import Figure, FigureFacts, Views, value_of
 
 
 class RowMarks(NamedTuple):
-    """Texts at the ends of rows, words that rows predict, rows whose word moved, framed rows, and legend of these."""
+    """Marks at rows: texts at their ends, predicted words, rows whose prediction changed, framed rows, and a legend."""
 
     ends: Sequence[RowEnd] = ()
     predicted: Sequence[str] = ()
@@ -43,10 +43,10 @@ class Map(Figure):
         squares: numbers and states of the squares, or a function that returns them for the cells per side of a tile.
         marks: function that returns the marks at the rows.
         size: size of the cells; None for a size that fits the picture.
-        longest: most pixels of the side, if the style has no limit.
+        longest: maximum side of the map in pixels, used if the style sets none.
         tiles: words for how a tile summarizes its cells.
         brush: whether a drag over a map of rectangles on a page selects cells.
-        grids: function from the style to several matrices in a row, in place of `squares` and its sides.
+        grids: function that makes several grids, drawn in a row, for a style; replaces `rows`, `columns`, `squares`.
     """
 
     facts: FigureFacts
@@ -61,10 +61,11 @@ class Map(Figure):
     grids: Callable[[Style], Sequence[Grid]] | None = None
 
     def draw(self) -> Grid | Views:
-        above = self.above
+        """Draw the map, or several maps side by side if `grids` is given."""
+        header = self.above
         if self.grids is not None:
             grids = self.grids(self.style)
-            meta = heading(above["title"], above["lines"], len(grids) * grids[0].size.width + 100, self)
+            meta = heading(header["title"], header["lines"], len(grids) * grids[0].size.width + 100, self)
             data = {name: table for grid in grids for name, table in grid.data.items()}
             form = together([grids], self.style, has_params=grids[0].is_rectangles)
             return Views(form, data | {"meta": meta}, grids[0].read)
@@ -73,7 +74,7 @@ class Map(Figure):
         size = self.size or size_within(self.rows.groups, self.columns.groups, self, ends, side=self.longest)
         squares = self.squares(size.tile) if callable(self.squares) else self.squares
         return Grid(
-            **above | {"lines": [*above["lines"], *squares.lines]},
+            **header | {"lines": [*header["lines"], *squares.lines]},
             rows=replace(self.rows, predicted=marks.predicted),
             columns=self.columns,
             size=size,
@@ -98,7 +99,7 @@ def text_side(title: str, axis: str, labels: Sequence[str], names: Sequence[str]
 
 
 def numbers_in_cells(values: np.ndarray, ramp: Ramp, *also: Number, written: bool = True) -> Squares:
-    """Make squares of colored numbers, which are also written into the cells; NaN has the color of 0."""
+    """Make squares of colored numbers, also written into the cells; NaN is colored as 0; `also` are for tooltips."""
     flat = values.ravel().tolist()
     return Squares(
         states=np.zeros(values.shape, int),
@@ -113,7 +114,7 @@ def numbers_in_cells(values: np.ndarray, ramp: Ramp, *also: Number, written: boo
 HEAD = ("kind", "layer", "head")
 """Columns of a table, and fields of a selection, that name a head."""
 MOST_NUMBERED, ROOMY, NARROW = 16, (44, 26), (22, 16)
-"""Most heads of a layer whose cells show numbers; pixels (across, down) of a cell with and without a number."""
+"""Maximum number of heads in a layer for numbers in the cells; pixels (width, height) of a cell with and without."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -135,31 +136,29 @@ class HeadNumbers(Figure):
     also: str = ""
 
     def draw(self) -> Grid:
+        """Draw the grid; NaN stands for heads that a layer does not have."""
         table = value_of(self.numbers)
         sites = sorted({*map(Site, table["kind"], table["layer"])}, key=lambda site: (site.layer, site.kind))
-        both = np.full((2, len(sites), 1 + int(table["head"].max())), np.nan)
+        also, values = np.full((2, len(sites), 1 + int(table["head"].max())), np.nan)
         for kind, layer, head, *numbers in table.itertuples(index=False):
-            both[:, sites.index(Site(kind, layer)), head] = numbers[0], numbers[-1]
-        also, values = both
+            index = sites.index(Site(kind, layer)), head
+            also[index], values[index] = numbers[0], numbers[-1]
         count = values.shape[1]
-        every = [(site.kind, site.layer, head) for site in sites for head in range(count)]
+        heads = [(site.kind, site.layer, head) for site in sites for head in range(count)]
         wide, high = ROOMY if count <= MOST_NUMBERED else NARROW
         more = [Number("also", also, [*map(digits, also.ravel().tolist())], self.also)] if self.also else []
-        ramp, above, (site, head) = (
-            scale_of(self.measure, values, signed=True),
-            self.above,
-            self.focused or (None, None),
-        )
+        ramp, header = scale_of(self.measure, values, signed=True), self.above
+        site, head = self.focused or (None, None)
         cell = (sites.index(site), head) if site in sites and head in range(count) else None
         return Grid(
-            **above | {"style": replace(above["style"], selected=cell)},
+            **header | {"style": replace(header["style"], selected=cell)},
             rows=text_side("Layer", "query", [f"{site.kind} {site.layer}" for site in sites]),
             columns=text_side("Head", "key", [*map(str, range(count))]),
             size=Size("rectangles", wide, *values.shape, high=high),
             squares=numbers_in_cells(values, ramp, *more, written=wide >= READABLE[0]),
             ramp=ramp,
             selects="head",
-            more={name: [place[i] for place in every] for i, name in enumerate(HEAD)},
+            more={name: [head[i] for head in heads] for i, name in enumerate(HEAD)},
         )
 
 
@@ -178,6 +177,7 @@ class BarChart(Figure):
     wide: int | None = None
 
     def draw(self) -> Bars:
-        bars, above = value_of(self.bars), self.above
+        """Draw the bars under the title; on a page, with their length for pages."""
+        bars, header = value_of(self.bars), self.above
         length = self.wide if self.on_screen and self.wide else bars.length
-        return replace(bars, **above | {"lines": [*bars.lines, *above["lines"]]}, length=length)
+        return replace(bars, **header | {"lines": [*bars.lines, *header["lines"]]}, length=length)

@@ -30,7 +30,7 @@ NEXT_OF = "row {token}: where it looks to predict {word}"
 IN_PLACE = "right: the word predicted in place of a blank"
 LABELS = "right: the label predicted for each token"
 CHANGED = "changed prediction"
-"""Lines over a map whose rows predict."""
+"""Lines above a map whose rows predict words or labels."""
 
 
 @figure
@@ -55,7 +55,7 @@ def head(
         rows, columns: queries and keys to show; None for all.
         before: run before a change, to mark rows whose prediction changed.
         domain: color domain of weights, one of `charts.signs.DOMAINS`.
-        row_sums: whether each row has its sum at the end, with a mark if the sum is not 1.
+        row_sums: whether the sum of each row is at its end, with a warning if the sum is not 1.
         selected: cell to outline, as (query, key).
 
     Raises:
@@ -75,11 +75,12 @@ def head(
     )
 
     def marks() -> RowMarks:
-        moved = () if before is None else _changed_rows(part, views.see(before, site, **window))
+        """Mark rows with a changed prediction and fully masked rows; add predicted words and row sums."""
+        changed = () if before is None else _changed_rows(part, views.see(before, site, **window))
         empty = np.flatnonzero(part.empty(head)).tolist()
-        legend = [CellState(CHANGED, "background", "arrow")] if moved else []
+        legend = [CellState(CHANGED, "background", "arrow")] if changed else []
         legend += [CellState(signs.POLICIES[part.step.scoring.empty_rows], "background", "frame")] if empty else []
-        return RowMarks([_row_sums(part, head)] if row_sums else [], part.predicted or (), moved, empty, legend)
+        return RowMarks([_row_sums(part, head)] if row_sums else [], part.predicted or (), changed, empty, legend)
 
     return Map(
         facts=facts,
@@ -118,7 +119,7 @@ def _squares(view: AttentionView, head: int | str, domain: str, selected: tuple[
 
 
 def _row_sums(view: AttentionView, head: int | str) -> RowEnd:
-    """Sum of each row, marked if it is not 1; rows that are shown in part may sum to less."""
+    """Build the texts with the sum of each row; a sum that is not 1 (if keys are hidden: above 1) has a warning."""
     sums = view.row_sums(head).tolist()
     odd = [i for i, total in enumerate(sums) if not (total < 1 + 5e-4 if view.partial else abs(total - 1) < 5e-4)]
     texts = [f"{written(total, '.3f')}{' not 1' if i in odd else ''}" for i, total in enumerate(sums)]
@@ -126,7 +127,7 @@ def _row_sums(view: AttentionView, head: int | str) -> RowEnd:
 
 
 def _reading_note(view: AttentionView, selected: tuple[int, int] | None) -> str:
-    """Line on how to read a row with a prediction, whose label is not the predicted word."""
+    """Return a line that explains the predictions of the rows; "" if no row predicts."""
     if not any(view.predicted or ()):
         return ""
     row = view.queries.index_of(selected[0]) if selected else None
@@ -180,13 +181,13 @@ def states_of(cells: Cells, view: AttentionView) -> tuple[tuple[CellState, ...],
 
 @lru_cache(maxsize=64)
 def _kinds(reasons: tuple[Reason, ...], yours: frozenset[str], policy: str) -> tuple[CellState, ...]:
-    """Build the states of each case, without a rule and with each rule."""
+    """Build all possible states: each case without a rule and with each blocking rule; `yours` are the user's rules."""
     rules = [None, *signs.blocked_by(reasons, yours)]
     return tuple(_state(case, rule, policy) for case in range(7) for rule in rules)
 
 
 def _state(case: int, rule: CellState | None, policy: str) -> CellState:
-    """Build the state of a case; `rule` is the state of a blocking rule, or None."""
+    """Build the state of one case, with the text and the hatching of a blocking rule, if any."""
     if case == _PADDING:
         return CellState(PADDING, "blocked", legend=PADDING)
     case_text = ("", policy, policy, signs.NOT_A_NUMBER, policy, signs.MINUS_INFINITY)[case]
@@ -200,7 +201,7 @@ def _state(case: int, rule: CellState | None, policy: str) -> CellState:
 
 
 def arrays_of(view: AttentionView, head: int | str) -> dict[str, np.ndarray]:
-    """Arrays to export: every cell, or, above `MOST_CELLS`, tiles with largest weight, its position and the sum."""
+    """Return the arrays to export: all cells or, above `MOST_CELLS`, tiles with largest weight, its position, sum."""
     queries, keys = len(view.queries), len(view.keys)
     tile = 1 if queries * keys <= tables.MOST_CELLS else size_of(queries, keys).tile
     cells = view.cells([head], tile)[0]
@@ -235,6 +236,7 @@ def distance(record: Record, site: Site, head: int | str, *, sentence: int = 0, 
 
     @cache
     def measure() -> tuple[pd.DataFrame, list[str]]:
+        """Return the table of bins, and lines on what was measured."""
         measured = analysis.by_distance(step, head, sentence=sentence)
         near = f"{percent(measured.within(NEAR))} of the attention goes to keys at most {NEAR} tokens away"
         lines = [f"local share: {near}", *(["what the sink takes is left out"] if step.has_sink else [])]
@@ -269,6 +271,7 @@ def _distance_bars(
     """Make the figure from a function that returns the table and lines on what was measured."""
 
     def words() -> str:
+        """Describe the bars, with the bin that has the largest share."""
         table, lines = measure()
         text = f"{facts['heading']}. {'; '.join(lines)}."
         for row in table.sort_values("share", ascending=False)[:1].itertuples():
@@ -294,5 +297,5 @@ def _bin_name(row) -> str:
     """Name a bin: "itself", "4–7 before"."""
     if not row.nearest:
         return "itself"
-    near, far = abs(row.nearest), abs(row.furthest)
-    return f"{near:,}{f'–{far:,}' if far != near else ''} {'before' if row.nearest < 0 else 'after'}"
+    first, last = abs(row.nearest), abs(row.furthest)
+    return f"{first:,}{f'–{last:,}' if last != first else ''} {'before' if row.nearest < 0 else 'after'}"

@@ -34,22 +34,22 @@ OWN = "weight, as a share of each head's largest"
 """Title of the legend if colors end at the largest weight of each head."""
 
 CALL, PAIRED = 336, 296
-"""Pixels of the width of all thumbnails of a call: to fit a phone, and to leave room for a map beside them."""
+"""Width in pixels of all thumbnails of a call together: alone (fits a phone), and beside a map."""
 
 WIDEST, TALLEST = 150, 212
-"""Most pixels of a thumbnail if there are one or two: alone, and beside a map, where they stand under each other."""
+"""Maximum width in pixels of a thumbnail of a call with one or two heads: alone, and beside a map."""
 
 GAP, LABEL = 14, 20
-"""Pixels between thumbnails of a call, and above each for its label."""
+"""Pixels between the thumbnails of a call, and above each thumbnail for its label."""
 
 WIDTH, HIGH = 980, 480
-"""Pixels for all heads of a model: most width, and target height as far as thumbnails do not get below LARGEST."""
+"""Pixels for all heads of a model: maximum width; height that is exceeded to keep thumbnails of LARGEST pixels."""
 
 LARGE, LARGEST, SMALLEST, SPACE = 190, 96, 26, 10
-"""Pixels: side of a thumbnail for few heads, for many, and at least; space between two."""
+"""Side of a thumbnail in pixels: for few heads, for many heads, and at least; pixels between two thumbnails."""
 
 FEW, ORDERED, ACROSS = 4, 170, 8
-"""Heads in a given order: most heads that are drawn large, pixels of their side, and small thumbnails per row."""
+"""Heads in a given order: maximum number of heads drawn large, their side in pixels, small thumbnails per row."""
 
 THUMBNAIL, BESIDE = ("x", "x2", "y", "y2", "uri", "label", "ink", "off", "focused"), ("x", "y", "label", "align", "ink")
 """Fields of a thumbnail, and of a label beside thumbnails."""
@@ -82,10 +82,10 @@ class Layout(NamedTuple):
 
 
 def in_rows(heads: Sequence[Head], texts: Sequence[str], across: int, side: int, height: int, above: int) -> Layout:
-    """Lay out heads row by row, `across` in each, with their texts above them."""
+    """Lay out heads in rows of `across` thumbnails, with their texts above them."""
     x, y = side + GAP, height + above + GAP
-    places = ((i % across * x, i // across * y) for i in range(len(heads)))
-    thumbnails = [(head, *place, text) for head, place, text in zip(heads, places, texts, strict=True)]
+    corners = ((i % across * x, i // across * y) for i in range(len(heads)))
+    thumbnails = [(head, *corner, text) for head, corner, text in zip(heads, corners, texts, strict=True)]
     return Layout(side, height, above, thumbnails)
 
 
@@ -108,14 +108,14 @@ def thumbnail_chart(
     """
     sides = (-MARGIN, ends[0] + MARGIN), (-max(MARGIN, above), ends[1] + MARGIN)
     x, y = marks.places(0, domain=[*sides[0]]), marks.places(0, domain=[*sides[1]][::-1])
-    box, there = marks.box(x, y), "isValid(datum.uri)"
+    box, has_image = marks.box(x, y), "isValid(datum.uri)"
     strike = box | {"y": y | {"field": "y2"}, "y2": {"field": "y"}}
     label = {"x": box["x"], "y": box["y"], "text": marks.field("label"), "fill": marks.as_is("ink")}
     frame = {"fill": None, "stroke": colors.accent, "strokeWidth": 2.5}
     lines = {"lineBreak": "\n", "lineHeight": LINE, "align": "left", "baseline": "top"}
     layers = [
-        marks.layer(table, "image", box | {"url": marks.field("uri")}, where=there, aspect=False, smooth=False),
-        marks.layer(table, "rect", box, where=there, fill=None, stroke=colors.line),
+        marks.layer(table, "image", box | {"url": marks.field("uri")}, where=has_image, aspect=False, smooth=False),
+        marks.layer(table, "rect", box, where=has_image, fill=None, stroke=colors.line),
         marks.layer(table, "rule", strike, where="datum.off", color=colors.quiet, strokeWidth=1.5),
         marks.layer(table, "rect", box, where="datum.focused", **frame),
         marks.layer(table, "text", label, dy=3 - above, **lines),
@@ -136,8 +136,8 @@ def thumbnail_tables(table: str, rows: Sequence[dict], labels: Sequence[tuple], 
 class Thumbnails(Figure):
     """Thumbnails of heads; a click selects a head under "head" with the fields kind, layer, head and rev.
 
-    Subclasses give the places of the thumbnails as `layout`, the weights of each attention call as `views`, and title
-    and lines as `_header`; without a title the lines are below the thumbnails.
+    Subclasses define `layout`, the positions of the thumbnails; `views`, a view of each attention call; and `_header`,
+    which returns title and lines. Without a title, the lines are below the thumbnails.
     """
 
     @cached_property
@@ -186,8 +186,8 @@ class Thumbnails(Figure):
     def draw(self) -> Views:
         """Draw the heads as images, those switched off in gray and struck through."""
         (title, lines), layout, colors = self._header(), self.layout, self.colors
-        most = max((cells.tile for cells in self.cells.values()), default=1)
-        tiles = [f"each square shows the largest of {most} × {most} cells"] if most > 1 else []
+        tile = max((cells.tile for cells in self.cells.values()), default=1)
+        tiles = [f"each square shows the largest of {tile} × {tile} cells"] if tile > 1 else []
         lines = [*filter(None, lines), *tiles]
         style = self if title else replace(self, width=layout.ends[0])  # lines below the thumbnails, at most as wide
         where = {"orient": "right" if self.aside else "bottom", "offset": 14}
@@ -260,10 +260,10 @@ class AllHeads(SiteFigure, Thumbnails):
         return sentences.heads(self.attention_view, [*self.on_page.largest.values()])
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Arrays to export, stacked over heads: (heads, queries, keys)."""
-        each = [arrays_of(self.attention_view, head) for head in range(self.attention_view.step.num_heads)]
-        names = [name for name in ("weights", "scores", "may_attend") if name in each[0]]
-        return each[0] | {name: np.stack([arrays[name] for arrays in each]) for name in names}
+        """Return the arrays to export, stacked over heads: (heads, queries, keys)."""
+        by_head = [arrays_of(self.attention_view, head) for head in range(self.attention_view.step.num_heads)]
+        names = [name for name in ("weights", "scores", "may_attend") if name in by_head[0]]
+        return by_head[0] | {name: np.stack([arrays[name] for arrays in by_head]) for name in names}
 
     @property
     def views(self) -> Mapping[Site, AttentionView]:
@@ -276,7 +276,7 @@ class AllHeads(SiteFigure, Thumbnails):
 
     @cached_property
     def layout(self) -> Layout:
-        """Grid of thumbnails in the shape of their maps; beside a map, which is high, there are fewer per row."""
+        """Grid of thumbnails with the aspect ratio of their maps; beside a large map, there are fewer per row."""
         view, is_paired = self.attention_view, self.paired and self.on_screen
         count, off = view.step.num_heads, view.step.heads_off
         across = 1 + sum(count > limit for limit in ((2, 6, 12) if is_paired else (1, 4, 9)))
@@ -315,8 +315,8 @@ class ModelHeads(Thumbnails):
         return head_metrics(self.record, self.sentence).drop(columns="site")
 
     def _words(self) -> str:
-        every = ((step.site, head) for step in self.record.steps for head in range(step.num_heads))
-        kinds = Counter(site.kind for site, _ in (every if self.order is None else self.order))
+        heads = ((step.site, head) for step in self.record.steps for head in range(step.num_heads))
+        kinds = Counter(site.kind for site, _ in (heads if self.order is None else self.order))
         listed = ", ".join(f"{count} of {kind} attention" for kind, count in kinds.items()) or "none"
         return f"Maps of {kinds.total()} heads: {listed}. Their numbers are in the table."
 
@@ -342,7 +342,7 @@ class ModelHeads(Thumbnails):
 
 
 def _layer_layout(record: Record) -> Layout:
-    """Lay out a row for each attention call, kind by kind, with large thumbnails if all fit on a screen."""
+    """Lay out a row of heads for each attention call, kind by kind, with larger thumbnails if all fit on a screen."""
     steps, kinds = record.steps, [*dict.fromkeys(step.site.kind for step in record.steps)]
     most = max((step.num_heads for step in steps), default=1)
     tall = (HIGH - ABOVE * len(kinds)) // max(1, len(steps)) - SPACE

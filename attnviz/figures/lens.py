@@ -24,11 +24,11 @@ from attnviz.figures.base import Figure, FigureFacts, figure, text_array
 from attnviz.figures.forms import text_side
 
 MOST_POSITIONS = 12
-"""Number of positions drawn by default, counted from the end."""
+"""Number of positions that are drawn by default: the last ones of the text."""
 LONGEST, HEIGHT, NARROWEST = 10, 26, 40
-"""Most characters of a word in a cell or over a column; pixels of a cell: its height, and its least width."""
+"""Maximum number of characters of a word in a cell or above a column; height and smallest width of a cell in pixels."""
 SHRINKS, ROWS = 4 / 3, 130
-"""Factor by which a file may shrink a picture, from 8 to 6 points; pixels of the row names."""
+"""Factor by which a file may shrink a picture, from 8 to 6 points; width of the row names in pixels."""
 
 A_READING = "only the top row is what the model predicts; the others are a reading"
 NOTHING = "This head is off or writes nothing here: it pushes no word."
@@ -38,7 +38,7 @@ KINDS = CellState("", "ramp", legend=""), CellState("NaN: not a number", "blocke
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WordMap(Figure):
-    """Grid of words, rows by positions; a file for a narrow column shows the last positions that fit.
+    """Grid of words, rows by positions; in a narrow file, only the last positions that fit are shown.
 
     A click selects a cell under the name "cell" with the fields query (row), key (position) and rev.
 
@@ -59,11 +59,12 @@ class WordMap(Figure):
     is_stream: bool = False
 
     def draw(self) -> Grid:
+        """Draw the words that fit; if the selected position would be left out, earlier positions are drawn."""
         words, length = self.words, self.record.read[self.sentence].length
         order = slice(None, None, -1 if self.is_stream else 1)
         names = ["prediction", *words.rows[-2::-1]] if self.is_stream else [*words.rows]
-        every = [row if words.values.any() else [""] * len(row) for row in words.words[order]]
-        *texts, tokens = ([axes.short(word, LONGEST) for word in row] for row in [*every, words.tokens])
+        word_rows = [row if words.values.any() else [""] * len(row) for row in words.words[order]]
+        *texts, tokens = ([axes.short(word, LONGEST) for word in row] for row in [*word_rows, words.tokens])
         wide = max(NARROWEST, round(max(text_width(text) for row in [*texts, tokens] for text in row)) + 10)
         fits = int((self.width * SHRINKS - ROWS) // wide) if self.width and not self.on_screen else len(tokens)
         begin = max(0, len(tokens) - max(1, fits))
@@ -90,7 +91,7 @@ class WordMap(Figure):
                 kinds=KINDS,
                 numbers=[Number("number", values, numbers, self.number)],
                 ramp=self.ramp,
-                texts=[isolated(visible_text(word)) for row in every for word in row[part]],
+                texts=[isolated(visible_text(word)) for row in word_rows for word in row[part]],
                 text_title="word",
                 written=[text for row in texts for text in row[part]],
             ),
@@ -111,6 +112,7 @@ def logit_lens(record: Record, *, sentence: int = 0, columns: slice | None = Non
     words = analysis.logit_lens(record, sentence=sentence, positions=_positions(record, sentence, columns))
 
     def in_words() -> str:
+        """Describe the most probable word after each layer, at the last position."""
         rows = zip(words.rows, words.words, words.values, strict=True)
         course = "; ".join(f"{name} {quoted(row[-1])} {percent(float(p[-1]))}" for name, row, p in rows)
         token = quoted_token(words.tokens[-1], words.positions[-1])
@@ -152,7 +154,8 @@ def pushed(
     has_words = bool(words.values.any())
 
     def in_words() -> str:
-        tokens = [quoted_token(*place) for place in zip(words.tokens, words.positions, strict=True)]
+        """Describe the word that is pushed up most, and down most, at each position."""
+        tokens = [quoted_token(*pair) for pair in zip(words.tokens, words.positions, strict=True)]
         up, down = (
             ", ".join(f"after {token}: {quoted(word)}" for token, word in zip(tokens, row, strict=True))
             for row in (words.words[0], words.words[-1])
@@ -173,14 +176,15 @@ def pushed(
 
 
 def _positions(record: Record, sentence: int, columns: slice | None) -> range:
-    """Return the positions to show: the given part, or the last MOST_POSITIONS."""
-    every = range(record.read[sentence].length)
+    """Return the positions to show: those of the slice, or the last MOST_POSITIONS if there is none."""
+    positions = range(record.read[sentence].length)
     if columns is None:
-        return every[-MOST_POSITIONS:]
-    return range(columns.start or 0, len(every) if columns.stop is None else columns.stop)
+        return positions[-MOST_POSITIONS:]
+    return range(columns.start or 0, len(positions) if columns.stop is None else columns.stop)
 
 
 def _arrays_of(grid: WordGrid) -> dict[str, np.ndarray]:
+    """Return the arrays to export: words and numbers, (rows, positions), and the names of both axes."""
     words = text_array([word for row in grid.words for word in row]).reshape(grid.values.shape)
     texts = {"words": words, "rows": text_array(grid.rows), "tokens": text_array(grid.tokens)}
     return texts | {"values": grid.values, "positions": np.array(grid.positions)}

@@ -28,11 +28,11 @@ Pin = tuple[str, int]
 """A picked token: its side, one of `SIDES`, and its position."""
 
 MOST_TOKENS, MOST_LINES, MOST_ASKED, MOST_HEADS = 64, 400, 4_000, 4
-"""Most queries or keys drawn; most lines without and with a minimum weight; most heads described in words."""
+"""Maximum numbers: queries or keys drawn; lines without and with a minimum weight; heads described in words."""
 GAP, ON_SCREEN, NARROWEST, PADDING = 230, 380, 120, 8
-"""Pixels between the columns of tokens: in a file, on a screen, and at least; pixels between lines and tokens."""
+"""Pixels between the two columns of tokens: in a file, on a screen, and at least; between a line and its token."""
 HIGHEST, LOWEST, HEIGHT, LARGER = 38, 15, 360, 1.2
-"""Pixels of the height of a token at most and at least, and of a column if possible; factor of these on a screen."""
+"""Pixels: largest and smallest height of a token, and target height of a column; factor of these on a screen."""
 SAMPLES = (0.1, 0.25, 0.5, 1.0)
 """Weights in the legend."""
 STRENGTH = {"type": "quantitative", "scale": {"type": "pow", "exponent": 0.6, "domain": [0, 1], "range": [0, 1]}}
@@ -63,9 +63,9 @@ class Edges(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HeadLines(SiteFigure):
-    """Weights of one or several heads as lines, queries left and keys right. Table and arrays hold the drawn lines.
+    """Weights of one or several heads as lines, queries left and keys right. Table and arrays contain the drawn lines.
 
-    A click selects "cell" with the fields query, key and rev: both positions for a line; for a token its position, and
+    A click selects "cell" with the fields query, key and rev: both positions for a line; for a token, its position and
     -1 for the other side. The line of the selected cell is emphasized, and its query is picked.
 
     Attributes:
@@ -90,6 +90,7 @@ class HeadLines(SiteFigure):
 
     @cached_property
     def _window(self) -> AttentionView:
+        """View of the tokens that are drawn: at most MOST_TOKENS per side, around the selected and picked tokens."""
         return self.attention_view.around(
             self.heads[0], self.selected, dict(sorted(self.pins, reverse=True)), MOST_TOKENS
         )
@@ -111,19 +112,20 @@ class HeadLines(SiteFigure):
 
     @cached_property
     def edges(self) -> Edges:
+        """Weights of the picked tokens, or of all tokens, that are large enough to be drawn."""
         queries, keys = self._sides
-        ends = np.full((len(queries), len(keys)), not self._pins)  # cells in the row or column of a picked token
+        is_picked = np.full((len(queries), len(keys)), not self._pins)  # cells in the row or column of a picked token
         for side, position in self._pins:
             if side == "query":
-                ends[queries.index_of(position)] = True
+                is_picked[queries.index_of(position)] = True
             else:
-                ends[:, keys.index_of(position)] = True
-        there = np.stack([(part.blocked == 0) | (part.states == EMPTY) for part in self._cells]) & ends
-        visible = there & np.stack([colored(part) & (np.nan_to_num(part.weights) > 0) for part in self._cells])
+                is_picked[:, keys.index_of(position)] = True
+        has_weight = np.stack([(part.blocked == 0) | (part.states == EMPTY) for part in self._cells]) & is_picked
+        visible = has_weight & np.stack([colored(part) & (np.nan_to_num(part.weights) > 0) for part in self._cells])
         weights, least = np.stack([part.weights for part in self._cells])[visible].astype(np.float64), self.least
         keep = np.argsort(-weights, kind="stable")[: MOST_LINES if least is None else MOST_ASKED][::-1]
         keep = keep if least is None else keep[weights[keep] >= least]
-        count = _count_note(weights[keep], int(there.sum()), self._pins, least)
+        count = _count_note(weights[keep], int(has_weight.sum()), self._pins, least)
         notes = [*window_notes(self._window, self.attention_view, "lines"), count]
         return Edges(*np.argwhere(visible)[keep].T, weights[keep], notes)
 
@@ -136,23 +138,24 @@ class HeadLines(SiteFigure):
         return FigureFacts(what=f"Lines · {name}", subject=subject, **facts)
 
     def _in_words(self) -> str:
-        more = len(self.heads) - MOST_HEADS
+        left_out = len(self.heads) - MOST_HEADS
         heads = [sentences.head(self._window, head) for head in self.heads[:MOST_HEADS]]
-        rest = [f"{more} more heads."] if more > 0 else []
+        rest = [f"{left_out} more heads."] if left_out > 0 else []
         return " ".join(["Lines from queries to keys.", *heads, *rest, *map(as_sentence, self.edges.notes)])
 
     def _table(self) -> pd.DataFrame:
         """Table with one row per line, the largest weight first: head, query, query_token, key, key_token, weight."""
         edges = self.edges
         columns = {"head": [self.heads[i] for i in edges.heads[::-1]]}
-        for side, part, places in zip(SIDES, self._sides, (edges.rows, edges.columns), strict=True):
-            columns[side] = part.starts[places[::-1]]
-            columns[f"{side}_token"] = [part.labels[i] for i in places[::-1]]
+        for side, part, indices in zip(SIDES, self._sides, (edges.rows, edges.columns), strict=True):
+            columns[side] = part.starts[indices[::-1]]
+            columns[f"{side}_token"] = [part.labels[i] for i in indices[::-1]]
         table = pd.DataFrame(columns | {"weight": edges.weights[::-1]})
         table.attrs["note"] = " ".join(map(as_sentence, (*self._window.notes, *edges.notes)))
         return table
 
     def _arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays to export: ends, weight and head of each line, and the tokens of both sides."""
         numbers = {f"line_{name}": self.table[name].to_numpy() for name in ("query", "key", "weight")}
         heads = {"line_head": text_array([str(head) for head in self.table["head"]])}
         tokens = zip(SIDES, self._sides, strict=True)
@@ -183,6 +186,7 @@ class HeadLines(SiteFigure):
         return Views(marks.whole(chart | {"params": params, "title": title_spec()}, self.colors), self._data())
 
     def _data(self) -> dict[str, Table]:
+        """Build the tables of the chart: titles, lines, tokens of both sides, and the legend."""
         edges, colors = self.edges, self.colors
         notes = [*subtitles(self.record, self), self.attention_view.window, *self._window.notes, *edges.notes]
         heads = zip(self._names, self._inks, strict=True) if len(self.heads) > 1 else ()
@@ -199,22 +203,25 @@ class HeadLines(SiteFigure):
 
     @property
     def _most_tokens(self) -> int:
+        """Number of tokens of the longer side."""
         return max(1, *map(len, self._sides))
 
     @cached_property
     def _gap(self) -> int:
+        """Pixels between the two columns of tokens."""
         if self.width is None:
             return ON_SCREEN if self.on_screen else GAP
         return max(NARROWEST, min(GAP, int(self.width - sum(map(_widest, self._labels))) - 3 * PADDING))
 
     @property
     def _cell(self) -> float:
+        """Height of a token in pixels."""
         larger = LARGER if self.on_screen else 1
         return float(max(LOWEST, min(HIGHEST * larger, HEIGHT * larger // self._most_tokens)))
 
     @cached_property
     def _inks(self) -> list[str]:
-        """Color of each head: from its number, so that it does not depend on the other heads, if no two are equal."""
+        """Color of each head by its number; if two heads would have the same color, colors by order."""
         hues, first = self.colors.hues, self.heads[0]
         if len(self.heads) == 1:
             return [self.colors.quiet if first in self.attention_view.step.heads_off else hues[0]]
@@ -235,16 +242,15 @@ class HeadLines(SiteFigure):
         nan = np.stack([np.isnan(part.weights).any(1) for part in cells]).any(0)
         empty = np.stack([(part.states == EMPTY).all(1) for part in cells]).any(0)
         policy = POLICIES[self.attention_view.step.scoring.empty_rows]
-        rows = {NOT_A_NUMBER: {*np.flatnonzero(nan & ~empty)}, policy: {*np.flatnonzero(empty)}}
-        return {text: of for text, of in rows.items() if of}
+        by_text = {NOT_A_NUMBER: {*np.flatnonzero(nan & ~empty)}, policy: {*np.flatnonzero(empty)}}
+        return {text: rows for text, rows in by_text.items() if rows}
 
     def _lines(self) -> Table:
+        """Build the table of lines; lines of several heads are shifted, so that they do not cover each other."""
         edges, (queries, keys), count = self.edges, self._sides, len(self.edges.weights)
         rows, columns, heads = edges.rows, edges.columns, edges.heads
-        beside = (
-            min(4.0, (self._cell - 6) / len(self.heads)) / self._cell
-        )  # lines of several heads do not cover each other
-        shift = 0.5 + (heads - (len(self.heads) - 1) / 2) * beside
+        distance = min(4.0, (self._cell - 6) / len(self.heads)) / self._cell
+        shift = 0.5 + (heads - (len(self.heads) - 1) / 2) * distance
         pairs = zip(self._sides, self.selected or (-1, -1), strict=True)
         row, column = (part.index_of(position) for part, position in pairs)
         query_names, key_names = map(axes.names, self._sides)
@@ -266,7 +272,7 @@ class HeadLines(SiteFigure):
         }
 
     def _tokens(self, side: int) -> Table:
-        """Build the table of the tokens of a side."""
+        """Build the table of the tokens of the queries (0) or keys (1)."""
         part, colors, count = self._sides[side], self.colors, len(self._sides[side])
         picked = {part.index_of(position) for name, position in self._pins if name == SIDES[side]}
         accented = picked | ({part.index_of(self.selected[side])} if self.selected else set())
@@ -292,7 +298,7 @@ class HeadLines(SiteFigure):
 
     @cached_property
     def _labels(self) -> tuple[list[str], list[str]]:
-        """Labels of both sides: rows without weights have a cross; for one picked token of one head, weights follow."""
+        """Labels of both sides: rows without weights have a cross; if one token of one head is picked, with weights."""
         labels = tuple([visible_text(label, LONGEST_LABEL) for label in part.labels] for part in self._sides)
         for i in set().union(*self._weightless_rows.values()):
             labels[0][i] = f"× {labels[0][i]}"
@@ -348,30 +354,31 @@ class HeadLines(SiteFigure):
 
 
 def _token_y(most: int, name: str) -> Spec:
-    """Build the y channel of a token, read from a field."""
+    """Build the y channel of a token from a field, on a scale for `most` tokens."""
     return marks.places(most, reverse=True) | {"field": name}
 
 
 def _widest(labels: Sequence[str]) -> float:
+    """Return the width of the widest label in pixels."""
     return max(map(text_width, labels), default=0.0)
 
 
-def _count_note(weights: np.ndarray, every: int, pins: frozenset[Pin], least: float | None) -> str:
-    """Describe how many weights, or how many weights of the picked tokens, have a line."""
-    count, ends = len(weights), ("", " of the picked token", " of the picked tokens")[min(2, len(pins))]
-    if count == every:
-        return f"all {every:,} weights{ends} have a line" if every else f"no weight{ends} to draw"
-    what = f"{count:,} of {every:,} weights{ends} have a line"
+def _count_note(weights: np.ndarray, total: int, pins: frozenset[Pin], least: float | None) -> str:
+    """Write how many of `total` weights, or of the weights of the picked tokens, have a line."""
+    count, picked = len(weights), ("", " of the picked token", " of the picked tokens")[min(2, len(pins))]
+    if count == total:
+        return f"all {total:,} weights{picked} have a line" if total else f"no weight{picked} to draw"
+    what = f"{count:,} of {total:,} weights{picked} have a line"
     if least is None or count == MOST_ASKED:
         return f"{what}: the strongest, from {weights[0]:.2g} on" if count else what
     return f"{what}: those of at least {least:g}"
 
 
-def window_notes(view: AttentionView, every: AttentionView, form: str) -> list[str]:
-    """Return a note on the part that is drawn; no note if all is drawn."""
+def window_notes(view: AttentionView, whole: AttentionView, form: str) -> list[str]:
+    """Return a note if a figure, named by `form`, shows only a part, `view`, of the tokens of `whole`."""
     spans = []
-    for name, part, whole in (("queries", view.queries, every.queries), ("keys", view.keys, every.keys)):
-        if len(part) < len(whole):
-            of = "" if every.window else f" of {len(whole):,}"
-            spans.append(f"{name} {part.starts[0]} to {part.stops[-1] - 1}{of}")
+    for name, part, tokens in (("queries", view.queries, whole.queries), ("keys", view.keys, whole.keys)):
+        if len(part) < len(tokens):
+            total = "" if whole.window else f" of {len(tokens):,}"
+            spans.append(f"{name} {part.starts[0]} to {part.stops[-1] - 1}{total}")
     return [f"too many tokens for {form}: {' and '.join(spans)}; the map shows all"] if spans else []

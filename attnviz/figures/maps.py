@@ -27,13 +27,13 @@ from attnviz.figures.forms import Map, RowMarks, token_sides
 Tokens = Sequence[Token | str]
 
 MOST_WHOLE = 4096**2
-"""Cells of a mask up to which each is exported; larger masks are exported as tiles."""
+"""Maximum number of cells of a mask that is exported cell by cell; larger masks are exported as tiles."""
 
 MOST_TEXTS = RECTANGLES**2
-"""Most cells that have a text of their own, because each is a rectangle with a tooltip."""
+"""Maximum number of cells for which each cell has its own tooltip."""
 
 LONGEST_TITLE = 45
-"""Most characters of a title on a screen, where the page lists the rules."""
+"""Maximum number of characters of a title on a page, which lists the rules elsewhere."""
 
 ALONE, READS = "what each row may look at", "each row: what it may read to predict the next word"
 COUNTED = "keys: how many each query has left"
@@ -62,7 +62,7 @@ def mask(
         keys: input tokens of the columns; None for those of the rows.
         predicted: token that each row predicts, or ""; written at the end of the row.
         rows, columns: queries and keys to show; None for all.
-        counted: whether each row has the number of its open keys at its end; never with a view.
+        counted: whether each row has the number of its open keys at its end; ignored if `view` merges or hides tokens.
         brush: whether a drag over a map of rectangles selects cells, under the name "drag", as intervals
             {"row": [begin, end], "column": [begin, end]}.
         yours: part of the mask that the user added to the built-in mask; None if there is none.
@@ -74,10 +74,8 @@ def mask(
     window = {"sentence": sentence, "view": view, "rows": rows or ALL, "columns": columns or ALL}
     part, is_counted = views.see_mask(mask, *tokens, **window), counted and view == View()
     words = [token.text for token in as_tokens(predicted or ())]
-    words, heading = (
-        part.queries.last(words) if any(words) else (),
-        f"Mask: {'none' if isinstance(mask, Full) else mask}",
-    )
+    words = part.queries.last(words) if any(words) else ()
+    heading = f"Mask: {'none' if isinstance(mask, Full) else mask}"
     facts = FigureFacts(
         heading=heading,
         on_page=textwrap.shorten(heading, LONGEST_TITLE, placeholder=" …"),
@@ -90,6 +88,7 @@ def mask(
     )
 
     def marks() -> RowMarks:
+        """Mark the rows with predicted words, the number of open keys, and frames around fully masked rows."""
         empty = np.flatnonzero(part.queries.every(part.left == 0)).tolist()
         if not is_counted:
             legend = [CellState("fully masked row", "background", "frame")] if empty else []
@@ -99,6 +98,7 @@ def mask(
         return RowMarks([RowEnd("beside", "keys", [str(count or "none") for count in left], inks)], words, framed=empty)
 
     def squares(tile: int) -> Squares:
+        """Compute the squares of the map, with `tile` cells per side."""
         reasons, blocked = part.blocked(tile)
         rules = blocked_by(reasons, yours.rules() if yours else ())
         return Squares(states=blocked, kinds=[CellState(MAY_ATTEND, "open", "dot"), *rules])
@@ -115,7 +115,7 @@ def mask(
 
 
 def arrays_of(mask_view: SeenMask) -> dict[str, np.ndarray]:
-    """Arrays to export: open cells, or, above `MOST_WHOLE` cells, square tiles that are open if any cell is."""
+    """Return the arrays to export: open cells or, above `MOST_WHOLE` cells, tiles, open if any of their cells is."""
     queries, keys = len(mask_view.queries), len(mask_view.keys)
     tile = 1 if queries * keys <= MOST_WHOLE else size_of(queries, keys).tile
     arrays = {"may_attend": mask_view.blocked(tile)[1] == 0}
@@ -156,6 +156,7 @@ def states(
     labels = [[token.text for token in as_tokens(tokens)] for tokens in (rows, columns)]
 
     def words() -> str:
+        """Describe the map: title, lines, and the number of cells in each state."""
         counts = zip(np.bincount(states.ravel(), minlength=len(kinds)).tolist(), kinds, strict=True)
         cells = "; ".join(f"{count:,} {kind.text}" for count, kind in counts if count)
         return " ".join(f"{part.rstrip('.')}." for part in (titled, *lines, f"Cells: {cells}"))
@@ -196,13 +197,14 @@ def _state_map(
     """Make a map of states in rising priority; `cell_text` describes a cell, given row and column, for its tooltip."""
 
     def squares(tile: int) -> Squares:
+        """Compute the squares of the map, with `tile` cells per side; the last state of a tile comes first."""
         numbers = {}
         if weights is not None:
             part = pooled(weights, tile) if scale == "sequential" else largest_in_size(weights, tile)
             ramp = Ramp("weight", 1.0) if scale == "sequential" else scale_of("weight", part, signed=True)
             numbers = {"numbers": [Number("weight", part, ".3f")], "ramp": ramp}
         part = pooled(states, tile)
-        texts = [cell_text(*place) for place in np.ndindex(part.shape)] if cell_text and part.size <= MOST_TEXTS else ()
+        texts = [cell_text(*cell) for cell in np.ndindex(part.shape)] if cell_text and part.size <= MOST_TEXTS else ()
         return Squares(states=len(kinds) - 1 - part, kinds=kinds[::-1], texts=texts, **numbers)
 
     sides = token_sides(*(groups(as_tokens(tokens)) for tokens in (rows, columns)), titles)
@@ -222,15 +224,15 @@ LEAKS = {
 
 @figure
 def leaks(test: LeakTest, *, selected: tuple[int, int] | None = None, **style: Any) -> Map:
-    """Map a leak test: which outputs changed when which token was changed; red where the mask forbids it."""
+    """Map a leak test: which outputs moved when each token was changed; red where the mask forbids it."""
     promise, caution = f"expected: {test.promise}", CAUTIONS.get(test.provenance, "")
     noise = f"differs by {100 * test.noise:.1g}%" if test.noise else "stays the same"
     moved = f"an output has moved if it changes by more than {100 * test.tolerance:.1g}% of its length"
-    measured = f"{moved}; with no word changed it {noise}"
+    measured = f"{moved}; if no token is changed, it {noise}"
     edits = f"changed: {', '.join(test.edits.in_words())}" if test.edits.in_words() else ""
     # the selected cell in words, or the first leak
     is_cell = selected and all(0 <= i < n for i, n in zip(selected, test.moved.shape, strict=True))
-    cells = [test.in_words(*place) for place in ([selected] if is_cell else test.pairs[:1])]
+    cells = [test.in_words(*cell) for cell in ([selected] if is_cell else test.pairs[:1])]
     texts = {name: [token.text for token in side] for name, side in (("query", test.queries), ("key", test.keys))}
     arrays = {name: getattr(test, name).numpy() for name in ("moved", "promised", "leaks")}
     facts = FigureFacts(

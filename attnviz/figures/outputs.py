@@ -20,9 +20,9 @@ from attnviz.figures.base import FigureFacts, figure, number_arrays, text_array
 from attnviz.figures.forms import BarChart
 
 LONG, SHORT, LENGTH = 24, 60, 150
-"""Characters of a name above which all bars of the figure are short; pixels of the longest bar, short and otherwise."""
+"""Length of a name above which all bars of a figure are short; pixels of the longest bar if they are, and otherwise."""
 MOST_LABELS, MOST_BARS = 12, 40
-"""Most classes drawn (the most probable), and most tokens or rows (those that changed most); the table has all."""
+"""Maximum number of classes (the most probable), and of tokens or rows (those that changed most) with bars."""
 LEAST = 0.01
 """Probability below which, both before and after a change, a word has no bar."""
 
@@ -39,8 +39,8 @@ def next_word(
 ) -> BarChart:
     """Draw bars of the `count` most probable words after a position, or in place of a blank.
 
-    With a run `before` a change, the words of both runs have bars, and hollow bars show the probability before. If that
-    run had read other tokens up to this position, it is not drawn, and a note says so.
+    Given a run `before` a change, the words of both runs have bars, and hollow bars show the probability before the
+    change. If the tokens of that run up to this position are different, a note replaces the hollow bars.
 
     Raises:
         InputError: if the model predicts no words there.
@@ -53,7 +53,7 @@ def next_word(
         kind, beginning = "label", "Label of"
     elif analysis.fills_in(record):
         kind, beginning = "blank", "Most probable in place of"
-    same = not before or analysis.read_alike(before, record, position, sentence=sentence)
+    is_comparable = not before or analysis.read_alike(before, record, position, sentence=sentence)
     facts = FigureFacts(
         what=f"{beginning} {token}",
         origin="file",
@@ -62,7 +62,7 @@ def next_word(
         words=partial(sentences.next_word, record, position, **options),
         arrays=_ranked_arrays(ranked, "words", "probabilities"),
     )
-    bars = _ranked_bars(ranked, "" if same else OTHER_WORDS, others=True)
+    bars = _ranked_bars(ranked, "" if is_comparable else OTHER_WORDS, others=True)
     return BarChart(facts=facts, bars=bars, record=record, sentence=sentence, **style)
 
 
@@ -73,7 +73,7 @@ def lens_words(
     """Draw bars of the most probable words in one cell of the logit lens.
 
     Args:
-        stage: 0 for the embedding, i for after i layers; the last is the prediction.
+        stage: 0 for the embedding, i for the stream after i layers; the last stage is the model's prediction.
     """
     ranked, name = analysis.lens_words(record, stage, position, sentence=sentence, count=count), stages(record)[stage]
     token = quoted_token(analysis.token_at(record, position, sentence=sentence), position)
@@ -95,7 +95,7 @@ def lens_words(
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0, **style: Any) -> BarChart:
     """Draw bars of the probability of each class of a sentence, with hollow bars for the probability before a change.
 
-    A regression has a number without a bar for each output.
+    For a regression, each output is a number without a bar.
 
     Raises:
         InputError: if the model does not classify texts.
@@ -124,7 +124,7 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0, *
 
 
 def _ranked_arrays(ranked: Sequence[NextWord], name: str, numbers: str) -> dict[str, np.ndarray]:
-    """Return words or classes, under `name`, and their probabilities or numbers, also those before a change."""
+    """Return arrays: words or classes under `name`; probabilities or numbers under `numbers`, also before a change."""
     arrays = {name: text_array([word.word for word in ranked])}
     arrays[numbers] = np.array([word.probability for word in ranked], float)
     before = [word.before for word in ranked if word.before is not None]
@@ -134,25 +134,28 @@ def _ranked_arrays(ranked: Sequence[NextWord], name: str, numbers: str) -> dict[
 def _ranked_bars(
     ranked: Sequence[NextWord], *notes: str, others: bool = False, name_of: Callable[[str], str] = short
 ) -> Bars:
-    """Draw the bars; with a run before, sort by the larger probability and drop words that are below LEAST in both.
+    """Draw bars of ranked words or classes.
+
+    If probabilities before a change are known, words are sorted by the larger of both; words below LEAST in both have
+    no bar.
 
     Args:
-        others: whether a last bar shows the remaining probability.
+        others: whether, after a change, a last bar shows the probability of all other words.
         name_of: function that shortens a word.
     """
-    texts, quiet, longest, first = [], [], 1.0, "" if ranked else NO_NUMBERS
+    texts, quiet, longest, note = [], [], 1.0, "" if ranked else NO_NUMBERS
     if is_changed := any(word.before is not None for word in ranked):
         ranked = sorted(ranked, key=lambda word: np.nan_to_num([word.probability, word.before]).max(), reverse=True)
         ranked = [word for word in ranked if not (word.probability < LEAST and word.before < LEAST)] or ranked
         rest = 1 - sum(word.probability for word in ranked), 1 - sum(word.before for word in ranked)
         if others and max(rest) >= LEAST:
             quiet, ranked = [len(ranked)], [*ranked, NextWord(OTHERS, *rest)]
-        first, longest = HOLLOW, None
+        note, longest = HOLLOW, None
         texts = [f"{percent(word.before)} → {percent(word.probability)}" for word in ranked]
     names, before = [name_of(word.word) for word in ranked], [word.before for word in ranked] if is_changed else []
     column = Column(texts, [word.probability for word in ranked], before, longest=longest)
     length = SHORT if max(map(len, names), default=0) > LONG else LENGTH
-    return Bars(lines=[first, *notes], names=names, columns=[column], quiet=quiet, length=length)
+    return Bars(lines=[note, *notes], names=names, columns=[column], quiet=quiet, length=length)
 
 
 @figure
@@ -162,7 +165,7 @@ def change(before: Record, after: Record, *, sentence: int = 0, **style: Any) ->
     Raises:
         InputError: if the runs cannot be compared.
     """
-    moved, read = analysis.output_change(before, after, sentence).numpy(), after.read[sentence]
+    moved, text = analysis.output_change(before, after, sentence).numpy(), after.read[sentence]
     order = np.argsort(-np.nan_to_num(moved, nan=np.inf, posinf=np.inf), kind="stable")
     indices = sorted(order[:MOST_BARS].tolist())  # NaN counts as the largest: it must not be missed
     facts = FigureFacts(
@@ -171,33 +174,33 @@ def change(before: Record, after: Record, *, sentence: int = 0, **style: Any) ->
         origin="file",
         subject=("change",),
         table=partial(tables.change_table, before, after, sentence=sentence),
-        words=partial(sentences.change, moved, read.labels[: len(moved)]),
+        words=partial(sentences.change, moved, text.labels[: len(moved)]),
     )
     bars = Bars(
         lines=[
             MOVED,
             f"the {len(indices)} of {len(moved)} tokens that moved most" if len(indices) < len(moved) else "",
         ],
-        names=[short(read.tokens[i].text) for i in indices],
+        names=[short(text.tokens[i].text) for i in indices],
         columns=[Column(values=moved[indices].tolist())],
         length=240,
-        quiet=[row for row, i in enumerate(indices) if read.tokens[i].special],
+        quiet=[row for row, i in enumerate(indices) if text.tokens[i].special],
     )
     return BarChart(facts=facts, bars=bars, record=after, sentence=sentence, **style)
 
 
 STEP_BAR, LONGEST, LONGEST_OF_TWO = 24, 12, 8
-"""Pixels of a bar of probability 1; most characters of a word, and of each of two words in a row, to fit a phone."""
+"""Pixels of a bar of probability 1; maximum length of a word, and of each of two words in a row, to fit a phone."""
 NOTHING = "–"
 """Mark for a position beyond the end of a run's text."""
 
 
 @figure
 def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0, **style: Any) -> BarChart:
-    """Table of predictions, a row per position without padding: the token read, and the most probable word with a bar.
+    """Draw a row per position (without padding): the input token, and the most probable word with a bar.
 
-    A fill-in model has one row per blank. With a run `before` a change, rows whose prediction changed come first, as
-    "le → les", with the probability of the predicted word in each run: a bar, and a hollow bar for the run before.
+    A fill-in model has one row per blank. Given a run `before` a change, rows whose prediction changed come first, as
+    "le → les"; a hollow bar shows the probability of the word that was predicted before.
 
     Raises:
         InputError: if the model predicts no words.
@@ -243,28 +246,28 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
 
 
 def _drawn_rows(table: pd.DataFrame, *, is_compared: bool) -> pd.DataFrame:
-    """Return the rows to draw: changed predictions first; of too many rows those whose probability changed most."""
+    """Return the MOST_BARS rows to draw: in a comparison, those that changed most, with changed predictions first."""
     table = table.assign(differs=False, token=table["token"].fillna(NOTHING))
     if not is_compared:
         return table.head(MOST_BARS)
     now, old = table["word"].fillna(NOTHING), table["word_before"].fillna(NOTHING)
     moved = (table["probability"] - table["probability_before"]).abs().fillna(0).where(now == old, 1.0)
-    most = moved.sort_values(ascending=False, kind="stable").index[:MOST_BARS]
-    table = table.assign(differs=now != old, word=now, word_before=old).loc[most]
+    rows = moved.sort_values(ascending=False, kind="stable").index[:MOST_BARS]
+    table = table.assign(differs=now != old, word=now, word_before=old).loc[rows]
     return table.sort_values(["differs", "position"], ascending=[False, True])
 
 
 def _row_notes(table: pd.DataFrame, num_drawn: int) -> list[str]:
-    """Return notes on rows that are left out and on changed predictions."""
+    """Return notes on rows that are not drawn, and on the number of changed predictions."""
     count, is_compared = len(table), "word_before" in table
     notes = [] if count else [NO_BLANK]
     if num_drawn < count:
-        which = "the {} of {} rows that changed most" if is_compared else "the first {} of {} rows"
-        notes.append(which.format(num_drawn, count))
+        part = "the {} of {} rows that changed most" if is_compared else "the first {} of {} rows"
+        notes.append(part.format(num_drawn, count))
     if is_compared and count:
-        others = int(table["word"].fillna(NOTHING).ne(table["word_before"].fillna(NOTHING)).sum())
-        changed = f"another word than before: {others} of {count} rows, first"
-        notes.append(changed if others else "every word is as before the change")
+        num_changed = int(table["word"].fillna(NOTHING).ne(table["word_before"].fillna(NOTHING)).sum())
+        changed = f"another word than before: {num_changed} of {count} rows, listed first"
+        notes.append(changed if num_changed else "every word is as before the change")
     return notes
 
 
@@ -274,6 +277,6 @@ def _format_change(old: str, now: str, longest: int) -> str:
         return visible_text(now, longest)
     cut = [visible_text(text, longest) for text in (old, now)]
     if cut[0] == cut[1]:
-        alike = next((i for i, (a, b) in enumerate(zip(old, now, strict=False)) if a != b), min(len(old), len(now)))
-        cut = [f"…{visible_text(text[max(0, alike - 2) :], longest - 1)}" for text in (old, now)]
+        first = next((i for i, (a, b) in enumerate(zip(old, now, strict=False)) if a != b), min(len(old), len(now)))
+        cut = [f"…{visible_text(text[max(0, first - 2) :], longest - 1)}" for text in (old, now)]
     return " → ".join(cut)

@@ -23,16 +23,16 @@ from attnviz.figures.base import Views
 from attnviz.figures.text_strip import LOOKS, PLACES, TOOLTIP, TokenWeights, balanced, word_layers
 
 SIDE, BETWEEN, LEAST, THIN = 300, 6, 24.0, 8
-"""Pixels: longer side of a picture, gap between the pictures of one text, shorter side of a picture at least, and width
+"""Pixels: longer side of a picture, gap between the pictures of a text, smallest shorter side of a picture, and width
 below which a patch has no frame."""
 STRONGEST, UNREAD = 0.75, 0.9
-"""Opacity of the strongest tint, and of the gray over strips of a picture that the model was not given."""
+"""Opacity of the strongest tint, and of the gray over strips of a picture that the model did not receive."""
 NARROW, OVERLAP = 0.004, 0.1
 """Share of a picture's side below which a strip is not drawn; share of the smaller box above which boxes overlap."""
 CHIP, DOT = 24, 6
 """Pixels of the height of a position that is not a patch, and of its dot where there are many."""
 MOST_CHIPS, MOST_WORDS = 32, 200
-"""Most special positions, and most positions in all, beside patches that have labels; above, each is a dot."""
+"""Maximum number of special tokens, and of all tokens, beside patches that have labels; if exceeded, they are dots."""
 
 CLS = "[CLS]"
 LESS = ("", "sinks")
@@ -61,9 +61,9 @@ class PatchImage(TokenWeights):
     """Picture whose patches are tinted by their attention from, or to, one chosen position.
 
     Attributes:
-        less: "sinks" removes patches with high attention from all, see `analysis.pictured.without_sinks`; "" shows all.
+        less: "sinks" to leave out patches that all rows attend to, see `analysis.pictured.without_sinks`; "" for all.
 
-    The default token is [CLS] if `side` is "from" and the queries begin with [CLS], else that of the largest weight.
+    The default token is [CLS] if `side` is "from" and the queries begin with [CLS], else the one of the largest weight.
 
     Raises:
         InputError: if neither the queries nor the keys of the site are patches.
@@ -86,7 +86,7 @@ class PatchImage(TokenWeights):
 
     @property
     def most(self) -> int:
-        """Most positions that are drawn: all."""
+        """Maximum number of tokens that are drawn: all of them."""
         return max(self.record.step(self.site).shape[2:])
 
     @cached_property
@@ -114,13 +114,13 @@ class PatchImage(TokenWeights):
             return cells
         options = {"sentence": self.sentence}
         values = pictured.without_sinks(self.record, self.site, self.head, self.position, **options)
-        places = pictured.patches(self.record, self.site, **options)
-        by_place = dict(zip(starts, cells.weights[0].tolist(), strict=True)) | dict(
-            zip(places, values.tolist(), strict=True)
-        )
-        return replace(cells, weights=np.array([[by_place[start] for start in starts]]))
+        positions = pictured.patches(self.record, self.site, **options)
+        by_position = dict(zip(starts, cells.weights[0].tolist(), strict=True))
+        by_position |= zip(positions, values.tolist(), strict=True)
+        return replace(cells, weights=np.array([[by_position[start] for start in starts]]))
 
     def state(self, i: int) -> str:
+        """Describe the state of the cell of one shaded token, also of a sink that is left out."""
         is_set_aside = self.less == "sinks" and np.isnan(self.weights[i])
         return "a sink, set aside" if is_set_aside else super().state(i)
 
@@ -130,8 +130,8 @@ class PatchImage(TokenWeights):
 
     def _arrays(self) -> dict[str, np.ndarray]:
         boxes = [token.box for token in self.ends[1].tokens]
-        places = [[box.picture, box.left, box.top, box.right, box.bottom] if box else [np.nan] * 5 for box in boxes]
-        return super()._arrays() | {"boxes": np.array(places, np.float32)}
+        numbers = [[box.picture, box.left, box.top, box.right, box.bottom] if box else [np.nan] * 5 for box in boxes]
+        return super()._arrays() | {"boxes": np.array(numbers, np.float32)}
 
     @property
     def lines(self) -> list[str]:
@@ -140,9 +140,9 @@ class PatchImage(TokenWeights):
 
     @cached_property
     def _layout(self) -> list[tuple[list[Frame], list[dict], list[dict]]]:
-        """Frames, patches and words (other tokens): first of the shaded tokens, then of the chosen token's sentence.
+        """Frames, patches and words (other tokens): of the shaded tokens, and of the chosen token's sentence.
 
-        Without pixels, the second entry is left out if both sentences are the same.
+        The second entry is left out if the sentences are the same and the picture has no pixels to show.
         """
         has_pixels, layout = bool(self._patch_sentence.pictures), []
         for end in (1,) if self.one_text and not has_pixels else (1, 0):
@@ -215,7 +215,7 @@ class PatchImage(TokenWeights):
 
 
 def unread_of(frame: Frame) -> list[dict[str, float]]:
-    """Return the strips at the edges of a picture outside all patches, which the model is not given."""
+    """Return the strips at the edges of a picture that no patch covers: the model does not receive them."""
     edges = np.array([(box.left, box.top, box.right, box.bottom) for box in frame.boxes] or [(0, 0, 1, 1)])
     (left, top), (right, bottom) = edges[:, :2].min(0).tolist(), edges[:, 2:].max(0).tolist()
     strips = (0, 0, 1, top), (0, bottom, 1, 1), (0, top, left, bottom), (right, top, 1, bottom)
@@ -224,7 +224,7 @@ def unread_of(frame: Frame) -> list[dict[str, float]]:
 
 
 def across(count: int) -> int:
-    """Return how many of `count` pictures stand in a row."""
+    """Return the number of pictures per row, if `count` pictures are arranged in a square."""
     return math.ceil(math.sqrt(max(1, count)))
 
 
@@ -234,32 +234,35 @@ def frames_of(sentence: Sentence) -> list[Frame]:
     count = across(len(layers))
     side = (SIDE - (count - 1) * BETWEEN) / count
     frames, left, top, below = [], 0.0, 0.0, 0.0
-    for number, (index, own) in enumerate(layers):
-        high, wide = len({box.top for box in own}), len({box.left for box in own})
+    for number, (index, boxes) in enumerate(layers):
+        high, wide = len({box.top for box in boxes}), len({box.left for box in boxes})
         picture = sentence.pictures[index] if sentence.pictures else None
         high, wide = picture.size if picture else (high, wide)
         factor = side / max(high, wide)
         width, height = max(LEAST, wide * factor), max(LEAST, high * factor)
         if number % count == 0:
             left, top = 0.0, below + BETWEEN if number else 0.0
-        frames.append(Frame(left, top, width, height, picture and picture.small, tuple(own)))
+        frames.append(Frame(left, top, width, height, picture and picture.small, tuple(boxes)))
         left, below = left + width + BETWEEN, max(below, top + height)
     return frames
 
 
 def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
-    """Group boxes into layers without overlap, each with its picture's number: tiles apart from the whole picture."""
+    """Group boxes into layers without overlap, each with its picture's number.
+
+    A model that reads a picture as a whole and in tiles has two layers for it.
+    """
     layers = []
     for number in range(max((box.picture for box in boxes), default=-1) + 1):
-        own = [box for box in boxes if box.picture == number]
-        edges = np.array([(box.left, box.top, box.right, box.bottom) for box in own]).reshape(-1, 4)
+        parts = [box for box in boxes if box.picture == number]
+        edges = np.array([(box.left, box.top, box.right, box.bottom) for box in parts]).reshape(-1, 4)
         areas = (edges[:, 2:] - edges[:, :2]).prod(1)
-        numbers = np.zeros(len(own), int)
-        for i in range(1, len(own) if areas.sum() > 1 + OVERLAP else 0):
+        numbers = np.zeros(len(parts), int)
+        for i in range(1, len(parts) if areas.sum() > 1 + OVERLAP else 0):
             shared = np.minimum(edges[:i, 2:], edges[i, 2:]) - np.maximum(edges[:i, :2], edges[i, :2])
             covers = shared.clip(0).prod(1) > OVERLAP * np.minimum(areas[:i], areas[i])
             numbers[i] = min({*range(i + 1)} - {*numbers[:i][covers].tolist()})
-        layers += [(number, [own[i] for i in np.flatnonzero(numbers == layer)]) for layer in np.unique(numbers)]
+        layers += [(number, [parts[i] for i in np.flatnonzero(numbers == layer)]) for layer in np.unique(numbers)]
     return layers
 
 

@@ -26,19 +26,19 @@ from attnviz.figures.base import Figure, FigureFacts, Views, subtitles
 from attnviz.figures.heads import thumbnail_chart, thumbnail_tables
 
 WIDTH, HIGH, WIDE, MISSING, GAP = 302, 36, 84, 18, 8
-"""Pixels: width of the overview (fits a phone), height and width of a thumbnail, height of a missing stage, gap."""
+"""Pixels: width of the overview (fits a phone), height and width of a thumbnail, height of a stage without one, gap."""
 
 FIRST, MOST_COLUMNS = 16, 64
-"""Most dimensions of a vector drawn in a thumbnail, and in a large table; exported tables have all known ones."""
+"""Maximum number of dimensions of a vector in a thumbnail, and in a large table; exported tables have them all."""
 
 LONGEST = 12
-"""Most code points of a token's label."""
+"""Maximum number of code points of a token's label."""
 
 BESIDE, ALONE = 540, 896
-"""Most pixels of the width of a large table, beside other tables and alone."""
+"""Maximum width in pixels of a large table: beside other tables, and alone."""
 
 MOST_CELLS = 4096
-"""Most cells of all tables together that are drawn as rectangles; larger tables are images with clickable rows."""
+"""Maximum number of cells of all tables together for rectangles; larger tables are images with clickable rows."""
 
 KINDS = (
     CellState("number", "ramp", legend=""),
@@ -56,7 +56,7 @@ MAIN = ("embedded_query", "q_all", "y")
 
 @dataclass(frozen=True, eq=False)
 class HeadSteps(Figure):
-    """Figure of the steps of one head; subclasses give its key and title as `shows`, and its tables as `matrices`."""
+    """Figure of the steps of one head; in subclasses, `shows` is its key and title, and `matrices` are its tables."""
 
     record: Record = field()
     site: Site
@@ -82,9 +82,9 @@ class HeadSteps(Figure):
         """Table with one row per number: table, row, row_token, column, column_token, value."""
         parts = []
         for matrix in self.matrices:
-            rows, columns_ = np.repeat(matrix.rows, len(matrix.columns)), np.tile(matrix.columns, len(matrix.rows))
+            rows, columns = np.repeat(matrix.rows, len(matrix.columns)), np.tile(matrix.columns, len(matrix.rows))
             numbers = matrix.values.double().flatten().numpy()
-            part = pd.DataFrame({"table": matrix.name, "row": rows, "column": columns_, "value": numbers})
+            part = pd.DataFrame({"table": matrix.name, "row": rows, "column": columns, "value": numbers})
             for side, axis in zip(("row", "column"), matrix.axes, strict=True):
                 texts = [token.text for token in self.tokens.get(axis, ())]
                 part[f"{side}_token"] = [texts[i] for i in part[side]] if texts else ""
@@ -120,8 +120,8 @@ def number_grid(
     Minus infinity and blocked weights are hatched, NaN has a cross, and infinity has the color of the end of the scale.
 
     Args:
-        sides: rows and columns; none for those of the table without texts.
-        texts, written: texts of the numbers in tooltips, and inside the cells.
+        sides: rows and columns of the grid; if omitted, those of the matrix, without token texts.
+        texts, written: texts of the numbers in tooltips (or their format), and inside the cells.
     """
     rows, columns = sides or map(side_of, matrix.axes, (matrix.rows, matrix.columns))
     values, is_weight = matrix.values.double().numpy(), matrix.key in WEIGHTS
@@ -143,10 +143,10 @@ def number_grid(
 def side_of(
     axis: str, positions: range, title: str = "", labels: Sequence[str] | None = None, names: Any = None, every: int = 0
 ) -> GridSide:
-    """Make the rows or columns of a table, by default without texts."""
-    starts, none = np.array(positions, int), [""] * len(positions)
-    tokens = Groups(as_tokens(none), starts, starts + 1)
-    return GridSide(tokens, title, axis, none if labels is None else labels, none if names is None else names, every)
+    """Make the rows or columns of a table, by default without texts; `every` is the step between labels."""
+    starts, blanks = np.array(positions, int), [""] * len(positions)
+    tokens, labels = Groups(as_tokens(blanks), starts, starts + 1), blanks if labels is None else labels
+    return GridSide(tokens, title, axis, labels, blanks if names is None else names, every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,8 +194,8 @@ class StepsOverview(HeadSteps):
                     (float(WIDTH), y + 9, number, "right", colors.accent),
                 ]
             y = rows[-1]["y2"] + GAP
-        click, right = marks.click("stage", ["stages"], "position", "rev"), marks.pixels_at(WIDTH)
-        chart = thumbnail_chart("stages", (WIDTH, max(1.0, y - GAP)), colors, click, [], x=marks.pixels_at(0), x2=right)
+        click, end = marks.click("stage", ["stages"], "position", "rev"), marks.pixels_at(WIDTH)
+        chart = thumbnail_chart("stages", (WIDTH, max(1.0, y - GAP)), colors, click, [], x=marks.pixels_at(0), x2=end)
         chart["layer"].append(marks.unseen("meta"))
         meta = heading(self.heading_text, subtitles(self.record, self), WIDTH, self)
         data = {"meta": meta, **thumbnail_tables("stages", rows, labels, "position", "rev")}
@@ -203,7 +203,7 @@ class StepsOverview(HeadSteps):
         return Views(marks.whole(chart | title, colors), data)
 
     def _thumbnail(self, matrix: Matrix) -> tuple[float, str, str]:
-        """Return width, image and selected number of a thumbnail."""
+        """Return the width in pixels, the image as a URI, and the selected number of a thumbnail."""
         wide = float(WIDE)
         if {*matrix.axes} == {*TOKENS}:
             wide = max(12.0, min(WIDE, HIGH * len(matrix.columns) / max(1, len(matrix.rows))))
@@ -237,6 +237,7 @@ class StageTables(HeadSteps):
         return f"{self.stage.title}. {self.stage.missing or self.stage.changed}".strip()
 
     def draw(self) -> Views:
+        """Draw the tables under each other; a table with a single column is right of the previous table."""
         rows: list[list[Grid]] = []
         for matrix, grid in zip(self.matrices, self.grids, strict=True):
             if rows and _is_column(matrix):
@@ -252,12 +253,12 @@ class StageTables(HeadSteps):
     @cached_property
     def grids(self) -> tuple[Grid, ...]:
         """Grids of the tables; the last grid that begins a row has the legends for all grids."""
-        every = [self._grid(i, matrix) for i, matrix in enumerate(self.matrices)]
-        if every:
+        grids = [self._grid(i, matrix) for i, matrix in enumerate(self.matrices)]
+        if grids:
             last = [i for i, matrix in enumerate(self.matrices) if not (i and _is_column(matrix))][-1]
-            kinds = [KINDS[i] for i in sorted({i for grid in every for i in grid.squares.occurring})]
-            every[last] = replace(every[last], ramp=self._ramp, signs=kinds)
-        return tuple(every)
+            kinds = [KINDS[i] for i in sorted({i for grid in grids for i in grid.squares.occurring})]
+            grids[last] = replace(grids[last], ramp=self._ramp, signs=kinds)
+        return tuple(grids)
 
     @property
     def _ramp(self) -> Ramp:
@@ -272,6 +273,7 @@ class StageTables(HeadSteps):
         return Ramp(caption, max(1.0, top), largest=largest)
 
     def _grid(self, i: int, whole: Matrix) -> Grid:
+        """Build the grid of table `i`; the line above it describes the selected cell."""
         axes, matrix = whole.axes, _first_columns(whole, MOST_COLUMNS)
         positions = matrix.rows, matrix.columns
         wide, high = number_cell(axes, *map(len, positions), ALONE if self.stage.key == "neurons" else BESIDE)
@@ -304,19 +306,19 @@ class StageTables(HeadSteps):
 
     @staticmethod
     def _cell_texts(matrix: Matrix, values: list[float], wide: float) -> list[str]:
-        """Format numbers for the inside of cells, shorter in narrow cells; blocked cells have none."""
+        """Format numbers for the inside of cells, shorter in narrow cells; blocked cells stay empty."""
         is_short = max((text_width(in_cell(value)) for value in values), default=0) > wide - 4
         blocked = [False] * len(values) if matrix.blocked is None else matrix.blocked.flatten().tolist()
         return ["" if off else in_cell(value, is_short) for value, off in zip(values, blocked, strict=True)]
 
-    def _texts(self, axis: str, places: range, noun: str) -> tuple[list[str], list[str]]:
-        """Return labels of positions, and their names in tooltips."""
+    def _texts(self, axis: str, positions: range, noun: str) -> tuple[list[str], list[str]]:
+        """Return the labels of positions on an axis, and their names in tooltips: tokens, or `noun` with a number."""
         if axis == "1":
-            return [""] * len(places), [""] * len(places)
+            return [""] * len(positions), [""] * len(positions)
         if axis not in TOKENS:
-            return [str(i) for i in places], [f"{noun} {i}" for i in places]
-        texts = [self.tokens[axis][i].text for i in places]
-        names = [f"{visible_text(text)} ({i})" for i, text in zip(places, texts, strict=True)]
+            return [str(i) for i in positions], [f"{noun} {i}" for i in positions]
+        texts = [self.tokens[axis][i].text for i in positions]
+        names = [f"{visible_text(text)} ({i})" for i, text in zip(positions, texts, strict=True)]
         return [short(text, LONGEST) for text in texts], names
 
 

@@ -24,18 +24,18 @@ from attnviz.figures.head import called, heads_in_name
 from attnviz.figures.lines import window_notes
 
 MOST_TOKENS, FEW, LONGEST = 400, 40, 24
-"""Most tokens drawn, most tokens with a weight under each, and most code points of a token."""
+"""Maximum numbers: tokens drawn, tokens if each has its weight below it, and code points of a token."""
 WIDTH, WIDER, SIZE, HIGH, LARGER = 560, 620, 15, 26, 1.4
 """Pixels: line width in a file and on a screen, type size, and height of a token; factor for few tokens on a screen."""
 BLANK, BETWEEN = 5.0, 8
-"""Pixels between two words (pieces of a word stand closer), and between two lines."""
+"""Pixels between two words (pieces of a word have less space), and between two lines."""
 
 SIDES = ("from", "to")
 """Direction of the attention: from the chosen token to each key, or from each query to the chosen token."""
 TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("says", "cell"))
 PLACES = ("x", "x2", "y", "y2", "text", "number")
 LOOKS = ("fill", "ink", "stroke", "stroke_width", "query", "key", "rev", *dict(TOOLTIP))
-"""Columns of a table of tokens: their places, and their colors, positions and tooltips."""
+"""Columns of a table of tokens: their places and texts; their colors, positions and tooltips."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,12 +82,13 @@ class TokenWeights(SiteFigure):
 
     @property
     def ends(self) -> tuple[Groups, Groups]:
-        """Side that has the chosen token, and side whose tokens are shaded."""
+        """Tokens of the side that has the chosen token, and tokens of the other side, which are shaded."""
         parts = self.window.queries, self.window.keys
         return parts if self.side == "from" else parts[::-1]
 
     @cached_property
     def index(self) -> int:
+        """Index of the chosen token among the drawn tokens of its side."""
         return self.ends[0].index_of(self.position)
 
     @cached_property
@@ -114,8 +115,8 @@ class TokenWeights(SiteFigure):
     def one_text(self) -> bool:
         """Whether queries and keys are the same tokens."""
         queries, keys = self.window.queries, self.window.keys
-        same = np.array_equal(queries.starts, keys.starts) and queries.labels == keys.labels
-        return self.site.kind != "cross" and same
+        is_equal = np.array_equal(queries.starts, keys.starts) and queries.labels == keys.labels
+        return self.site.kind != "cross" and is_equal
 
     @property
     def is_off(self) -> bool:
@@ -127,7 +128,7 @@ class TokenWeights(SiteFigure):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about the view and, if only a window is drawn, about that."""
+        """Sentences about merged or hidden tokens and, if only some tokens are drawn, about their positions."""
         return [*self.window.notes, *window_notes(self.window, self.attention_view, "one strip")]
 
     @property
@@ -153,13 +154,14 @@ class TokenWeights(SiteFigure):
         order = [i for i in np.argsort(-weights, kind="stable")[:MOST_NAMED].tolist() if weights[i] >= 0.005]
         listed = ", ".join(f"{named(self.ends[1], i)} {weights[i]:.2f}" for i in order)
         looks = f"{predicting(self.window, self.index)} looks most at" if is_from else " is looked at most by"
-        most = f"{token}{looks} {listed}{OFF if self.is_off else '.'}"
+        largest = f"{token}{looks} {listed}{OFF if self.is_off else '.'}"
         if not listed:
-            most = f"{token} gives nobody attention." if is_from else f"{token} gets no attention."
+            largest = f"{token} gives nobody attention." if is_from else f"{token} gets no attention."
         changes = [f"Changed: {', '.join(changed)}."] if changed else []
-        return " ".join([self.begin.format(self.side), most, *map(as_sentence, self.notes), *changes])
+        return " ".join([self.begin.format(self.side), largest, *map(as_sentence, self.notes), *changes])
 
     def _table(self) -> pd.DataFrame:
+        """Return the rows of the table of weights that belong to the chosen token."""
         table = tables.weights_table(self.window, self.head)
         cells = table[table["query" if self.side == "from" else "key"] == self.position].reset_index(drop=True)
         cells.attrs = dict(table.attrs)
@@ -179,7 +181,7 @@ class TokenWeights(SiteFigure):
         return blocked_by(self.cells.reasons[rule]) if state == BLOCKED else MAY_ATTEND
 
     def looks(self, part: Groups, colors: Theme, *, is_shaded: bool) -> list[dict]:
-        """Build rows of the token table: colors, selection by a click and tooltip of each token of a part."""
+        """Build the rows of the token table for one side: colors, selected position and tooltip of each token."""
         chosen, is_key = axes.names(self.ends[0])[self.index], is_shaded == (self.side == "from")
         is_query = (is_shaded and not self.one_text) != (self.side == "from")
         shades, rows = self.scale.ramp().shade(self.weights), []
@@ -212,9 +214,10 @@ class TokenWeights(SiteFigure):
 
 @dataclass(frozen=True, eq=False)
 class TextStrip(TokenWeights):
-    """Sentence shaded by attention from or to one token; with cross-attention, both texts. `selected` is outlined."""
+    """Sentence shaded by attention from or to one token; both texts of cross-attention; `selected` has an outline."""
 
     def draw(self) -> Views:
+        """Draw the tokens line by line, with captions, the color scale and a legend."""
         tokens, captions, height = self._layout
         right = math.ceil(max((token["x2"] for token in tokens), default=0.0))
         extent = right if self.on_screen else self.width or WIDTH  # as narrow as the text on screen, for a phone
@@ -243,6 +246,7 @@ class TextStrip(TokenWeights):
 
     @property
     def _larger(self) -> float:
+        """Factor of all sizes: larger on a screen if there are few tokens."""
         return LARGER if self.on_screen and max(map(len, self.ends)) <= FEW else 1
 
     @cached_property
@@ -254,9 +258,9 @@ class TextStrip(TokenWeights):
         character = CHARACTER * SIZE * self._larger / TEXT_SIZE
         for part, is_shaded in ends:
             rows, numbered = self.looks(part, self._colors, is_shaded=is_shaded), is_shaded and len(part) <= FEW
-            other = part.index_of(self.selected[self.side == "from"]) if self.selected and is_shaded else None
-            if other is not None and not (self.one_text and other == self.index):
-                rows[other] |= {"stroke": self.colors.accent, "stroke_width": 1.5}
+            selected = part.index_of(self.selected[self.side == "from"]) if self.selected and is_shaded else None
+            if selected is not None and not (self.one_text and selected == self.index):
+                rows[selected] |= {"stroke": self.colors.accent, "stroke_width": 1.5}
             name, stack = (KEY, "encoder") if is_shaded == (self.side == "from") else (QUERY, "decoder")
             name = f"{name} · {stack}" if self.site.kind == "cross" else name
             for role, start, stop in [*([(name, 0, 0)] if len(ends) > 1 else []), *part.turns]:
@@ -270,13 +274,14 @@ class TextStrip(TokenWeights):
                 places = balanced(widths, [1.0 if token.joined else BLANK for token in turn], most)
                 for i, (x, line), width, text in zip(range(start, stop), places, widths, texts, strict=True):
                     x, top = most - x - width if axes.from_right(part.labels) else x, y + line * step
-                    place = {"x": x, "x2": x + width, "y": top, "y2": top + high, "text": text}
-                    tokens.append(place | {"number": self._number(i) if numbered else ""} | rows[i])
+                    box = {"x": x, "x2": x + width, "y": top, "y2": top + high, "text": text}
+                    tokens.append(box | {"number": self._number(i) if numbered else ""} | rows[i])
                 y += (places[-1][1] + 1) * step if places else 0
             y += 0 if is_shaded else BETWEEN
         return tokens, captions, y
 
     def _number(self, i: int) -> str:
+        """Format the weight of a shaded token, which is written below it."""
         weight = self.weights[i]
         if np.isnan(weight):
             return "NaN"
@@ -286,10 +291,10 @@ class TextStrip(TokenWeights):
     def _legend(self) -> list[LegendEntry]:
         """Legend lines for tokens without a weight."""
         colors, states = self._colors, {self.state(i): i for i in np.flatnonzero(~self.colored).tolist()}
-        looks = [(text, "frame" if np.isnan(self.weights[i]) else "dash") for text, i in states.items()]
-        entries = signs.legend([CellState(text, "blocked", sign) for text, sign in looks[: signs.MOST_RULES]], colors)
-        more = len(looks) - signs.MOST_RULES
-        return [*entries, *([signs.rest(more, colors)] if more > 0 else [])]
+        lines = [(text, "frame" if np.isnan(self.weights[i]) else "dash") for text, i in states.items()]
+        entries = signs.legend([CellState(text, "blocked", sign) for text, sign in lines[: signs.MOST_RULES]], colors)
+        left_out = len(lines) - signs.MOST_RULES
+        return [*entries, *([signs.rest(left_out, colors)] if left_out > 0 else [])]
 
 
 def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:
@@ -302,6 +307,7 @@ def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> lis
     """
 
     def broken(most: float) -> list[tuple[float, int]]:
+        """Break the tokens into lines of at most `most` pixels."""
         places, end, line = [], 0.0, 0
         for i, (width, gap) in enumerate(zip(widths, gaps, strict=True)):
             x = end + gap if i else end

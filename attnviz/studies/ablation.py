@@ -1,6 +1,6 @@
-"""Effects of each head on a text: of switching it off (zero ablation), and of patching it from another text.
+"""Effects of switching off each head on a text (zero ablation), and of patching each head from another text.
 
-Many heads are measured in one forward pass, on copies of a sentence with another head changed in each.
+Many heads are measured in one forward pass, on copies of a sentence; in each copy, a different head is changed.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,12 +24,12 @@ from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 
 TOKENS = 2048
-"""Most tokens in one forward pass, including copies."""
+"""Maximum number of tokens in one forward pass, including copies."""
 
 Head = tuple[Site, int]
 
 OnProgress = Callable[[int, int], bool | None]
-"""Callback with the numbers of runs done and of all runs, or of heads; if it returns False, the study ends."""
+"""Callback with the number of finished steps (or heads) and of all; if it returns False, the study ends."""
 
 EFFECTS = {
     "output": "change of the final vectors, ‖after − before‖ / ‖before‖, mean over tokens; 0: no change",
@@ -40,7 +40,7 @@ EFFECTS = {
     "rewritten": "share of the sentences for which the model generates another text",
     "turned": "change of the sentence's vector, 1 − cosine of before and after; 0: no change, 2: opposite direction",
 }
-"""Columns of a sweep and their meanings; a number is missing if the model does not have this output."""
+"""Columns of a sweep and their meanings; numbers are missing if the model lacks the output that they measure."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +63,11 @@ class Sweep:
 
     @property
     def strongest(self) -> tuple[Site, int] | None:
-        """The head with the largest effect; None if no effect is known."""
+        """Head with the largest effect; None if no effect is known."""
         return None if self.table[self.by].isna().all() else self.heads[self._largest(self.by)]
 
     def sentences(self) -> tuple[str, str]:
-        """Name the head with the largest effect, and describe the size of its weights ("" if it cannot be compared)."""
+        """Describe the head with the largest effect, and the head with the largest weights; "" if there is no pair."""
         if self.table[["confidence", self.by]].isna().all().any() or len(self.heads) < 2:
             return "There are no two heads here whose weights and effects could be compared.", ""
         heavy, strong = self._largest("confidence"), self._largest(self.by)
@@ -94,7 +94,7 @@ class Sweep:
         return f"the predictions by {decimals(change, 3)} nats"
 
     def _largest(self, name: str) -> int:
-        """Row with the largest number in a column, among heads whose effect is known."""
+        """Return the row with the largest number in a column, among heads whose effect is known."""
         return int(self.table[name].where(self.table[self.by].notna()).fillna(-1).argmax())
 
 
@@ -108,9 +108,9 @@ def sweep(
     """Switch off the heads one by one, and measure the effects.
 
     With a head off, the decoder of an encoder-decoder reads the text generated with all heads on, so that words can be
-    compared position by position; a second run tells whether it would generate another text. With `targets` the decoder
-    reads these, and there is no second run. Parts that the edits take from other texts come from a run with all heads
-    on.
+    compared position by position; a second run tells whether it would generate another text. Given `targets`, the
+    decoder reads these, and there is no second run. If the edits patch in activations from other texts, these
+    activations are computed with all heads on.
     """
     before, heads, edits_of = _run_before(source, sentences, edits, targets)
     effects, is_given = [], bool(targets or edits.taken)
@@ -176,16 +176,17 @@ def step_of(logits: Tensor) -> float | None:
 def _run_before(
     source: Source, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
 ) -> tuple[Record, tuple[Head, ...], Callable[[tuple[Head, ...]], Edits]]:
-    """Run the model with the given edits; return the record, its heads that are on, and a function from heads to edits:
-    those of a run with one copy of the sentences per head, in which this head is off."""
+    """Run the model with the edits; return the record, the heads that are on, and a function from heads to edits. These
+    edits are for a run on one copy of the sentences per head: in each copy, its head is off."""
     if why := source.read_only or source.alone:
         raise InputError(why)
     resolved, targets = source.resolved(sentences, edits, targets)
     before = replace(source.run(sentences, resolved, targets), edits=edits)
 
     def edits_of(group: tuple[Head, ...]) -> Edits:
-        each_off = tuple(frozenset({head}) for head in group for _ in sentences)
-        return Resolved(**vars(resolved) | {"each_off": each_off})
+        """Make the edits that switch off each head in its copy."""
+        off_by_text = tuple(frozenset({head}) for head in group for _ in sentences)
+        return Resolved(**vars(resolved) | {"each_off": off_by_text})
 
     steps = before.steps
     heads = tuple((step.site, h) for step in steps for h in range(step.num_heads) if h not in step.heads_off)
@@ -204,12 +205,12 @@ def runs_of_copies(
     """Run copies of the sentences, one copy per head, in groups of heads that fit into one forward pass.
 
     Args:
-        edits_of: function from a group of heads to the edits of its run, such as each head switched off in its copy.
+        edits_of: function that makes the edits of a run for a group of heads, such as each head off in its copy.
         is_given: whether the decoder's input was given, so that no text is generated for a comparison.
 
     Yields:
         A group of heads; its run, in which a decoder reads the words of `before`; and a run in which the decoder
-        generates its text anew, or None.
+        generates a new text, or None.
     """
     sentences, done = before.sentences, 0
     tokens = max(1, len(sentences) * max(before.output.shape[1], len(sentences[0].tokens)))
@@ -244,7 +245,7 @@ def carried(
     targets: tuple[Sentence, ...] = (),
     report: OnProgress | None = None,
 ) -> Carried:
-    """Replace a part of each head in turn by that of another text, and measure the logit difference of two words.
+    """Replace a part of each head in turn by the same part in another text; measure the logit difference of two words.
 
     Args:
         sentences: text A as a tuple of one sentence.
@@ -284,11 +285,11 @@ def carried(
     start, end = (float(logits[ids[0]] - logits[ids[1]]) for logits in (a, b))
     names = tuple(prediction.vocabulary[id] for id in ids)
     if not abs(end - start) > 1e-4 * max(1.0, float(a[[*ids]].abs().max())):
-        which = f"{quoted(names[0])} minus {quoted(names[1])} is {decimals(start, 3)} in both texts"
-        raise InputError(f"{which} at position {position}, so a head can carry no share of it; choose other words.")
+        what = f"{quoted(names[0])} minus {quoted(names[1])} is {decimals(start, 3)} in both texts"
+        raise InputError(f"{what} at position {position}, so a head can carry no share of it; choose other words.")
 
     def edits_of(group: tuple[Head, ...]) -> Edits:
-        """Edits that patch each head in its own copy of A."""
+        """Make the edits that patch each head in its copy of A."""
         patches = (replace(donors[head], rows=slice(copy, copy + 1)) for copy, head in enumerate(group))
         return Resolved(**vars(edits), donors=tuple(patches))
 
@@ -305,22 +306,22 @@ def carried(
 
 
 def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> dict[str, float | None]:
-    """Compute the `EFFECTS` of the head that is off in one copy, as means over sentences; None where undefined."""
+    """Compute the `EFFECTS` of the head that is off in a copy, as means over sentences; None for undefined effects."""
     after, generated = runs
     effect: dict[str, list[Any]] = {name: [] for name in EFFECTS}
-    for b, read in enumerate(before.read):
+    for b, text in enumerate(before.read):
         row = copy * len(before.sentences) + b
-        old, new = before.output[b, : read.length].double(), after.output[row, : read.length].double()
+        old, new = before.output[b, : text.length].double(), after.output[row, : text.length].double()
         moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
         effect["output"].append((moved / length).where(moved != 0, 0).numpy())
         old, new = _log_probabilities(before, b), _log_probabilities(after, row)
         if old is not None:
             terms = old.exp() * (old - new)  # a word with probability 0 before adds nothing
             effect["divergence"].append(terms.where(old != -torch.inf, 0).sum(-1).clamp(min=0).numpy())
-            most = old.argmax(-1, keepdim=True)
-            effect["said"].append((new.exp() - old.exp()).gather(-1, most).squeeze(-1).numpy())
+            predicted = old.argmax(-1, keepdim=True)
+            effect["said"].append((new.exp() - old.exp()).gather(-1, predicted).squeeze(-1).numpy())
             if before.prediction is not None and before.prediction.blanks is None:
-                following = torch.tensor([token.id for token in read.tokens[1 : read.length]], dtype=torch.long)
+                following = torch.tensor([token.id for token in text.tokens[1 : text.length]], dtype=torch.long)
                 effect["loss"].append((old - new)[torch.arange(len(following)), following].numpy())
         if generated is not None:
             effect["rewritten"].append(generated.prediction.written[row] != before.prediction.written[b])
@@ -337,9 +338,9 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
 def _log_probabilities(record: Record, row: int) -> Tensor | None:
     """Compute the log-probabilities of all predictions of a text, (predictions, words).
 
-    There is a prediction after each token, or in each blank, or one for a classifier, whose words are its classes. If
-    several labels can hold at once, each label is a prediction with the words true and false. None for a model that
-    predicts numbers or nothing.
+    There is a prediction after each token, or in each blank. A classifier has one prediction, whose words are its
+    classes; if several labels can hold at once, each label is a prediction with the words true and false. Returns None
+    for a model that predicts numbers or nothing.
     """
     if record.prediction is None:
         if record.labels is None or record.label_kind == "number":

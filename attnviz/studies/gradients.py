@@ -19,7 +19,7 @@ from attnviz.sources.base import Source
 from attnviz.studies.ablation import OnProgress
 
 MOST_WEIGHTS = 2**26
-"""Most weights of all heads in one graph: 12 layers of 12 heads with 682 tokens."""
+"""Maximum number of weights of all heads in one graph: 12 layers of 12 heads with 682 tokens."""
 
 COPIES = 20
 """Approximate bytes per weight: the weight, the tensors it was computed from, their gradients and the products."""
@@ -91,8 +91,8 @@ def integrated(
         return float(value.detach()), gradients
 
     whole, logits = source.graph(record, GradientTap(record.edits))
-    word, _ = _word_logit(record, logits, **chosen)
-    del logits, _  # frees their graph
+    word = _word_logit(record, logits, **chosen)[0]
+    del logits  # frees its graph
     baseline, _ = run(_scale_sentence(whole, 0.0, sentence))
     sums = [torch.zeros(vectors.shape[1:], dtype=torch.float64) for vectors in whole]
     for step in range(steps):
@@ -109,7 +109,7 @@ def integrated(
 
 
 def weights_of(record: Record) -> int:
-    """Number of weights of all heads in one graph; raise InputError if it is above `MOST_WEIGHTS`."""
+    """Count the weights of all heads in one graph; raise InputError if there are more than `MOST_WEIGHTS`."""
     count = sum(torch.Size(step.shape).numel() for step in record.steps)
     if count > MOST_WEIGHTS:
         many = f"{count:,} weights of all heads are too many to differentiate at once"
@@ -118,17 +118,17 @@ def weights_of(record: Record) -> int:
 
 
 def _choose_word(record: Record, token: str | int | None, position: int | None, sentence: int) -> dict[str, int]:
-    """Look up position, id and sentence of the word to explain; raise InputError if the run has too many weights."""
+    """Look up position, id and sentence of the word to explain; raise InputError if the run is too large."""
     blanks, last = predicting(record).blanks, position_of(record, -1, sentence=sentence)
     if position is None:
         position = blanks[sentence][0] if blanks and blanks[sentence] else last
     position, id, _ = place_of(record, token, position, sentence=sentence)
-    weights_of(record)
+    weights_of(record)  # raises InputError if there are too many weights
     return {"position": position, "id": id, "sentence": sentence}
 
 
 def _word_logit(record: Record, logits: Tensor, position: int, id: int, sentence: int) -> tuple[dict[str, Any], Tensor]:
-    """Return the fields of a `WordLogit`, and the logit in a second run; raise AttnvizError if the runs differ."""
+    """Return the fields of a `WordLogit`, and the logit from a second run; raise AttnvizError if the runs differ."""
     first, second = record.prediction.logits[sentence, position], logits[sentence, position]
     finite = first.isfinite()
     difference = float((second.detach().cpu() - first)[finite].abs().max())
@@ -141,7 +141,7 @@ def _word_logit(record: Record, logits: Tensor, position: int, id: int, sentence
 
 
 def _scale_sentence(vectors: tuple[Tensor, ...], share: float, sentence: int) -> tuple[Tensor, ...]:
-    """Copy embeddings as leaves of a new graph, and multiply those of one sentence by `share`."""
+    """Copy embeddings as leaves of a new graph, and multiply the embeddings of one sentence by `share`."""
     with torch.inference_mode(False), torch.no_grad():
         copies = tuple(part.detach().clone() for part in vectors)
         for copy in copies:

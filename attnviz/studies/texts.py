@@ -13,15 +13,15 @@ from attnviz.sources.base import Source
 from attnviz.sources.estimate import Estimate, of_texts
 
 TOKENS = 2048
-"""Most tokens in one batch, including padding."""
+"""Maximum number of tokens in one batch, including padding."""
 MOST_TEXTS, MOST_BYTES = 1000, 1_000_000
-"""Largest file of texts, in lines and bytes."""
+"""Maximum size of a file of texts, in lines and in bytes."""
 
 
 def shipped(source: Source) -> tuple[str, ...]:
-    """Return the fifty texts that ship for a model: held-out texts of its own, else English sentences."""
-    own = assets.path(f"texts/{source.id}.txt")
-    return lines((own if own.is_file() and source.card else assets.path("texts/english.txt")).read_bytes())
+    """Return the fifty texts that attnviz has for a model: its held-out texts, or English sentences."""
+    file = assets.path(f"texts/{source.id}.txt")
+    return lines((file if file.is_file() and source.card else assets.path("texts/english.txt")).read_bytes())
 
 
 def lines(data: bytes) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ def cut(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], di
     """Tokenize each text, padded to one length if the model can pad.
 
     Returns:
-        The sentences, with None for a text that cannot be tokenized; and the reason for each of these, by index.
+        The sentences, with None for a text that cannot be tokenized; and the reasons for these texts, by index.
     """
     try:
         return list(source.tokenize(list(texts))), {}
@@ -86,7 +86,7 @@ def cut(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], di
         except AttnvizError as error:
             sentences.append(None)
             wrong[i] = str(error)
-    try:  # pad the good texts as a batch, so that they can be run together
+    try:  # tokenize the remaining texts as a batch, so that they have the same padding and can be run together
         padded = iter(source.tokenize([text for text, sentence in zip(texts, sentences, strict=True) if sentence]))
         return [sentence and next(padded) for sentence in sentences], wrong
     except AttnvizError:
@@ -99,16 +99,16 @@ def runs(
     edits: Edits = Edits(),
     failed: Callable[[int, AttnvizError], None] | None = None,
 ) -> Iterator[tuple[list[int], Record]]:
-    """Run texts in batches of similar length, so that there is little padding; yield the texts' indices and the record.
+    """Run texts in batches of similar length, which need little padding; yield the indices of a batch and its record.
 
     Args:
         sentences: sentences from `cut`; None is left out. If they are not padded, a batch has texts of equal length.
-        failed: callback with the index of a text that fails even alone, and the error; without it the error is raised.
+        failed: callback with the index of a text that fails even alone, and the error; None to raise the error.
     """
     order = sorted((i for i, sentence in enumerate(sentences) if sentence), key=lambda i: sentences[i].length)
-    most = len(order)
+    largest_batch = len(order)
     while order:
-        indices = order[: _batch_size([sentences[i] for i in order[:most]])]
+        indices = order[: _batch_size([sentences[i] for i in order[:largest_batch]])]
         longest = sentences[indices[-1]].length
         batch = tuple(replace(sentences[i], tokens=sentences[i].tokens[:longest]) for i in indices)
         try:
@@ -117,7 +117,7 @@ def runs(
             raise
         except AttnvizError as error:
             if len(indices) > 1:
-                most = len(indices) // 2  # some models take fewer sentences at once, or one if they cannot pad
+                largest_batch = len(indices) // 2  # some models take fewer sentences at once, or one if they cannot pad
                 continue
             if failed is None:
                 raise
@@ -128,7 +128,7 @@ def runs(
 
 
 def _batch_size(sentences: list[Sentence]) -> int:
-    """Return how many of the sentences, sorted by length, fit into one batch, from the shortest on; at least one."""
+    """Count how many of the shortest sentences fit into one batch, at least one; `sentences` are sorted by length."""
     padded = len(sentences[0].tokens)
     for count, sentence in enumerate(sentences, 1):
         padded = min(padded, len(sentence.tokens))

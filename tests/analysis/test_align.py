@@ -102,7 +102,8 @@ def test_a_tile_of_a_difference_is_its_largest_cell_with_its_sign(a, b, tile, bl
         assert long.tile == 3
         assert long.most_row == every.most_row
         assert np.allclose(long.variation, every.variation, atol=1e-5, equal_nan=True)
-        found, window = long.part(rows, columns).tiled(tile), module.apart(*long.part(rows, columns).measured(tile))[1]
+        area = long.part(rows, columns)
+        found, window = area.tiled(tile), module.compare_in_tiles(*area.measured(tile))[1]
         cell = long.tiled(3)[2][0]
 
     assert not (window > every.variation[rows] + 1e-5).any()  # keys outside count as one

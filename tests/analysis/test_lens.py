@@ -111,7 +111,7 @@ REFUSED = {
     "There is no head 9": lambda record: pushed(record, LAST, 9),
     "not 'mean'": lambda record: pushed(record, LAST, "mean"),
     "The count of words is 0": lambda record: pushed(record, LAST, 0, count=0),
-    "No words are read from what encoder layer 0": lambda record: pushed(record, Site("encoder", 0), 0),
+    "encoder layer 0 does not write into the stream": lambda record: pushed(record, Site("encoder", 0), 0),
 }
 
 

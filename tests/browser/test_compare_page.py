@@ -61,4 +61,4 @@ def test_a_part_of_b_is_taken_and_the_way_that_each_head_carries_is_a_map(page, 
 
     page.get_by_text("How much of the way from A to B each head carries").click()
     expect(driver.picture(page, "carried")).to_be_visible()
-    expect(page.locator(".words").last).to_contain_text("carries most of the way from A to B by its output alone")
+    expect(page.locator(".words").last).to_contain_text("carries the largest share of the way from A to B")

@@ -218,7 +218,7 @@ def test_rows_that_predict_another_word_than_before_come_first():
     assert bars(chart, 2, "before") == pytest.approx([0.8, 0.9])
     assert [row["text_2"] for row in data(chart, "rows")] == ["70.0%", "80.0%"]
     assert "hollow bar: before the change" in said(chart)
-    assert "another word than before: 1 of 2 rows, first" in said(chart)
+    assert "another word than before: 1 of 2 rows, listed first" in said(chart)
     assert "every word is as before the change" in said(step_by_step(before, before=before))
 
 

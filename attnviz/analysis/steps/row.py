@@ -15,10 +15,10 @@ from attnviz.core.record import Record, Step
 from attnviz.core.scoring import ORDER
 
 MOST_TOKENS = 64
-"""Most rows or columns of a table if they are tokens."""
+"""Maximum number of rows or columns of a table if they are tokens."""
 
 MOST_WIDTH = 512
-"""Most rows or columns of a table if they are dimensions; further dimensions are left out."""
+"""Maximum number of rows or columns of a table if they are dimensions; further dimensions are left out."""
 
 FIRST = slice(0, MOST_TOKENS)
 
@@ -56,19 +56,19 @@ class Row:
     The maximum, the sums and the output are over all keys, including those outside of the window.
 
     Attributes:
-        query, keys: position of the query, and positions of the keys shown, k of them.
-        query_vector, key_vectors: q, (d_k,), and the keys, (k, d_k).
+        query, keys: position of the query, and positions of the k keys to show.
+        query_vector, key_vectors: q, (d_k,), and the vectors of the keys, (k, d_k).
         products: q_i · k_i for each key and dimension, (k, d_k).
-        sums, scaled, capped, biased, scores: q · k, then after scale, softcap, bias and temperature, (k,) each.
+        sums, scaled, capped, biased, scores: q · k, and the score after scale, softcap, bias and temperature, all (k,).
         rules: rules that block each key, "" for an open key.
         masked: scores, -inf where blocked, (k,).
         maximum: largest of all masked scores; -inf if the row is empty.
         shifted: masked scores minus the maximum, (k,); -inf in an empty row.
-        exps, sum_exps: e to the shifted scores, (k,), 0 in an empty row; and its sum over all keys.
-        weights, row_sum: exps / sum_exps, or the policy's weights of an empty row, (k,); and the sum of all weights.
+        exps, sum_exps: e to the power of the shifted scores, (k,), 0 in an empty row; and the sum over all keys.
+        weights, row_sum: exps / sum_exps, or the policy's weights of an empty row, (k,); and the sum over all keys.
         weighted_values, output: each weight times its value, (k, d_v), and the sum over all keys, (d_v,).
         state: "weights", "empty row" (no open key) or "nan".
-        digits: sentence about the precision of these numbers and of the run, and how far their weights differ.
+        digits: sentence on the precision of these numbers and of the run, and on the difference of their weights.
     """
 
     query: int
@@ -154,12 +154,12 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
 
 @dataclass(frozen=True)
 class Measures:
-    """Spread of one row of weights.
+    """Numbers that describe the spread of one row of weights.
 
     Attributes:
         entropy: entropy in nats: 0 if one key has all weight, log K if K keys have equal weights.
         largest: the largest weight.
-        gradient: size of the softmax gradient: how strongly the weights react to the scores.
+        gradient: size of the softmax gradient, which tells how strongly the weights react to the scores.
     """
 
     entropy: float
@@ -168,11 +168,11 @@ class Measures:
 
 
 def measures(weights: Tensor) -> Measures:
-    """Measure one row of weights, (K,), or the mean of many, (rows, K); NaN if a weight is NaN.
+    """Measure one row of weights, (K,), or the mean over many rows, (rows, K); NaN if a weight is NaN.
 
-    The gradient of a row is the matrix diag(w) - w wᵀ: each weight's change with each score. Its size is the Frobenius
-    norm, 0 if one key has all the weight, and largest (1/2) if two keys share it. The formula does not subtract nearly
-    equal numbers, so the result is exact near 0.
+    The gradient of a row is the matrix diag(w) - w wᵀ, the derivative of each weight by each score. Its size is the
+    Frobenius norm: 0 if one key has all the weight, and largest (1/2) if two keys have half the weight each. The code
+    does not subtract nearly equal numbers, so the result is exact near 0.
     """
     rows = torch.atleast_2d(weights.double())
     entropy = torch.special.entr(rows).sum(-1).clamp(min=0)  # rounding may bring a weight slightly above 1

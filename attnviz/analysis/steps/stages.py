@@ -47,8 +47,8 @@ STAGES = {
     "concat": ("Concatenate", "B Q H·d_v", r"[\,O_0 \;\dots\; O_{H-1}\,]"),
     "output": ("Output projection", _VECTORS, r"Y = [\,O_0 \;\dots\; O_{H-1}\,]\, W_O"),
 }
-"""Title, axes and equation of each stage by its key, in order. Twelve stages are in every model with known modules;
-some models also adjust queries and keys, cap scores, add a bias to scores, or divide scores by a temperature."""
+"""Title, axes and equation of each stage by its key, in order. Every model with known modules has twelve of them; some
+models also adjust queries and keys, cap scores, add a bias to scores, or divide scores by a temperature."""
 
 KEYS = tuple(STAGES)
 """Keys of the stages, as used in links."""
@@ -84,8 +84,8 @@ class Stage:
         key, title, equation: one of `KEYS`, title for readers, and LaTeX.
         letters, shape: axes of the whole tensor, ("B", "H", "Q", "K"), and their sizes; empty if a size is unknown.
         matrices: tables for one sentence and head; empty if the numbers are unknown.
-        changed: sentence with numbers on the difference from the stage before.
-        missing: sentence that says why the call lacks the stage or its numbers are unknown; else None.
+        changed: sentence with numbers about the change since the stage before.
+        missing: reason why the call lacks the stage, or why its numbers are unknown; None if they are known.
     """
 
     key: str
@@ -103,7 +103,7 @@ class Stage:
         return self.missing in (None, READ_ONLY, LINEAR, NOT_TAKEN_APART)
 
     def matrix(self, key: str) -> Matrix:
-        """Return the table of the stage with this key."""
+        """Look up a table of the stage by its key."""
         return {matrix.key: matrix for matrix in self.matrices}[key]
 
 
@@ -140,18 +140,18 @@ class _CallView:
         return Stage(key, title, equation, tuple(letters.split()), shape, matrices, changed, missing)
 
     def table(self, key: str, name: str, axes: tuple[str, str], values: Tensor) -> Matrix:
-        """Make a table limited to the window; `values` may be limited to it already."""
-        shape, places = [], []
+        """Make a table limited to the window of queries and keys; `values` may contain only the window already."""
+        shape, positions = [], []
         for dim, axis in enumerate(axes):
             part = {"query": self.queries, "key": self.keys}.get(axis, range(min(values.shape[dim], MOST_WIDTH)))
             shape.append(self.sizes[axis] if axis in ("query", "key") else values.shape[dim])
-            places.append(part)
+            positions.append(part)
             if values.shape[dim] != len(part):
                 values = values.narrow(dim, part.start, len(part))
-        return Matrix(key, name, axes, (shape[0], shape[1]), places[0], places[1], values)
+        return Matrix(key, name, axes, (shape[0], shape[1]), positions[0], positions[1], values)
 
     def squares(self, stage: str, changed: str, **tables: Tensor) -> Stage:
-        """Make a stage with tables of (queries, keys) cells; `tables` has their values by the key of the table."""
+        """Make a stage with tables of queries x keys; `tables` has their values by the key of the table."""
         matrices = (self.table(key, key.replace("_", " "), ("query", "key"), values) for key, values in tables.items())
         if (len(self.queries), len(self.keys)) != self.step.shape[2:]:
             changed = f"In the window of {len(self.queries)} queries and {len(self.keys)} keys: {changed}"
@@ -181,9 +181,9 @@ def length(vectors: Tensor) -> str:
 
 
 def _tokens(call: _CallView) -> Iterator[Stage]:
-    """Make the stages from tokens to projections. Keys have tables of their own if their tokens or window differ."""
+    """Make the stages from tokens to projections; keys that are other tokens than the queries have separate tables."""
     origin, b, site = call.origin, call.sentence, call.step.site
-    words, added, x = origin.query_tokens.words[b], origin.query_tokens.positions, origin.query_input[b]
+    words, positions, x = origin.query_tokens.words[b], origin.query_tokens.positions, origin.query_input[b]
     sides = {"query": origin.query_tokens}
     inputs = [call.table("x", "X", ("query", "d_model"), x)]
     if origin.key_input is not origin.query_input or call.keys != call.queries:
@@ -192,18 +192,19 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
     tokens, sums = [], []
     for axis, side in sides.items():
         tokens.append(call.table(f"words_{axis}", f"{axis} tokens", (axis, "d_model"), side.words[b]))
-        if added is not None:
+        if positions is not None:
             total = side.words[b] + side.positions
             sums.append(call.table(f"positions_{axis}", "P", (axis, "d_model"), side.positions))
             sums.append(call.table(f"embedded_{axis}", f"{axis} tokens + positions", (axis, "d_model"), total))
     vectors = f"{counted(len(words), 'vector')} of {counted(words.shape[1], 'number')}"
     yield call.stage("embedding", f"{counted(len(words), 'token')} became {vectors}.", *tokens)
 
-    embedded = words if added is None else words + added
-    if added is None:
+    embedded = words if positions is None else words + positions
+    if positions is None:
         yield call.stage("position", missing=origin.query_tokens.note)
     else:
-        lengths = f"Positions of length {length(added)} were added to vectors of length {length(words)} (on average)."
+        lengths = f"vectors of length {length(words)} (on average)"
+        lengths = f"Positions of length {length(positions)} were added to {lengths}."
         yield call.stage("position", lengths, *sums)
 
     parts = [counted(site.layer, "layer")] if site.layer > 0 else []
@@ -212,7 +213,7 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
     changed = f"Vectors of length {length(embedded)} on average became vectors of length {length(x)}"
     changed += f" by {', '.join(parts)}." if parts else "."
     if torch.equal(x, embedded):
-        changed = "No number changed: the first layer reads them as they are."
+        changed = "No number changed: the first layer reads the vectors as they are."
     yield call.stage("input", changed, *inputs)
 
     heads, sizes = call.step.num_heads, call.sizes
@@ -261,10 +262,10 @@ def _heads(call: _CallView) -> Iterator[Stage]:
 
 def _scores(call: _CallView) -> Iterator[Stage]:
     """Make the stages with the scores of the window, in the order of `scoring.ORDER`."""
-    step, where = call.step, {"sentence": call.sentence}
+    step, text = call.step, {"sentence": call.sentence}
     scoring, d_k = step.scoring, call.sizes["d_k"]
     products, scaled, capped, biased, scores = (
-        until(step, stage).scores(call.head, *call.window, **where) for stage in ORDER
+        until(step, stage).scores(call.head, *call.window, **text) for stage in ORDER
     )
     pairs, terms = counted(products.numel(), "dot product"), counted(d_k, "product")
     changed = f"{pairs} of {terms} each: {span(products)}, standard deviation {deviation(products)}."
@@ -281,7 +282,7 @@ def _scores(call: _CallView) -> Iterator[Stage]:
         yield call.squares("softcap", changed, capped=capped)
     if scoring.bias:
         bias_alone = replace(until(step, "bias"), query=torch.zeros_like(step.query))  # all products are 0
-        added = bias_alone.scores(call.head, *call.window, **where)
+        added = bias_alone.scores(call.head, *call.window, **text)
         cells = f"{int((added != 0).sum())} of {counted(added.numel(), 'score')}"
         changed = f"{span(added)} was added; {cells} changed."
         yield call.squares("bias", changed, biased=biased, added=added)
@@ -385,9 +386,9 @@ def chain(
 
 def values_stage(row: Row, num_keys: int) -> Stage:
     """Make a stage of the weighted values of one query and their sum."""
-    each = _key_table("weighted values (w ∘ V)", row.weighted_values, row, num_keys, "d_v")
+    values = _key_table("weighted values (w ∘ V)", row.weighted_values, row, num_keys, "d_v")
     total = _line("o, their sum over all keys", "d_v", row.output)
-    return Stage("weighted", "Weighted values", r"o = \sum_j w_j v_j", (), (), (each, total))
+    return Stage("weighted", "Weighted values", r"o = \sum_j w_j v_j", (), (), (values, total))
 
 
 def products_stage(row: Row, num_keys: int) -> Stage:
@@ -403,7 +404,7 @@ def products_stage(row: Row, num_keys: int) -> Stage:
 
 
 def row_stage(worked: Row, step: Step) -> Stage:
-    """Make a stage of one query: for each step of this call, a table with a number for each key."""
+    """Make a stage of one query, from scores to weights: for each step, a table with a number for each key."""
     scoring = step.scoring
     steps = {
         "q · k": worked.sums,
@@ -423,11 +424,13 @@ def row_stage(worked: Row, step: Step) -> Stage:
 
 
 def _key_table(name: str, numbers: Tensor, row: Row, num_keys: int, axis: str = "1") -> Matrix:
+    """Make a table with a row of numbers, or a single number, for each key."""
     width = 1 if numbers.dim() == 1 else numbers.shape[1]
     return Matrix(name, name, ("key", axis), (num_keys, width), row.keys, range(width), numbers.reshape(-1, width))
 
 
 def _line(name: str, axis: str, numbers: Tensor) -> Matrix:
+    """Make a table of a single row."""
     return Matrix(name, name, ("1", axis), (1, len(numbers)), range(1), range(len(numbers)), numbers.unsqueeze(0))
 
 

@@ -14,7 +14,7 @@ import torch
 
 from attnviz import analysis, api, figures
 from attnviz.analysis import sentences
-from attnviz.analysis.align import SAME, AlignedPair, Side, apart, beside, first_moved, written
+from attnviz.analysis.align import SAME, AlignedPair, Side, beside, compare_in_tiles, first_moved, written
 from attnviz.analysis.heads import farthest
 from attnviz.charts.axes import size_beside
 from attnviz.core.edits import Edits, Site
@@ -307,10 +307,10 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
     """Draw both predictions, then the maps A and B with their difference, or side by side if they cannot be aligned."""
     sides = _sides(context, b)
     try:
-        pair = beside(*sides, _cached_apart)
+        pair = beside(*sides, _cached_comparison)
         cost = _cost(pair)
         if cost is not None:
-            cache.worked(apart, *pair.measured(), cost=cost)
+            cache.worked(compare_in_tiles, *pair.measured(), cost=cost)
     except InputError as error:
         _predictions(context, b, None)
         note(f"{error} They are shown side by side.", "notice")
@@ -327,7 +327,7 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
     def select_cell(point: dict) -> None:  # an open page must not hold a record, so this closure does not
         row, column = int(point["query"]), int(point["key"])
         if tile > 1:
-            row, column = beside(*_sides(context, b), _cached_apart).largest_in(row // tile, column // tile, tile)
+            row, column = beside(*_sides(context, b), _cached_comparison).largest_in(row // tile, column // tile, tile)
         chosen = (rows[row][0], columns[column][0])
         if None not in chosen:
             put(cell=None if now()["cell"] == chosen else chosen)
@@ -349,7 +349,7 @@ def _sides(context: Context, b: ComparedSide) -> list[Side]:
     return [Side(record, side.site, side.head, side.sentence) for side, record in records]
 
 
-_cached_apart = cache.cached(apart)
+_cached_comparison = cache.cached(compare_in_tiles)
 
 
 def _cost(pair: AlignedPair) -> estimate.Estimate | None:
