@@ -299,7 +299,7 @@ class StageTables(HeadSteps):
         if None in grid.selected:
             return grid
         row, column = grid.selected
-        verb = " looks at " if axes == TOKENS else ", "
+        verb = " takes " if matrix.key == "mixing" else " looks at " if axes == TOKENS else ", "
         return replace(grid, lines=[f"{row_names[row]}{verb}{names[column]}: {digits(matrix.values[row, column])}"])
 
     @staticmethod

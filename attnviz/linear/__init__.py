@@ -46,9 +46,9 @@ class LinearMap:
     @property
     def notes(self) -> tuple[str, ...]:
         """Lines about the weights: the name of the rule, and what happened before."""
-        before = self.before.removesuffix(".")
+        before = self.before[:1].lower() + self.before[1:].removesuffix(".")
         signs = f"{self.rule}: weights may be negative and do not sum to 1"
-        return (signs, f"{before[:1].lower()}{before[1:]}") if before else (signs,)
+        return (signs, *before.split("; ")) if before else (signs,)
 
     def weights(self, query: Tensor, key: Tensor, area: tuple[slice, slice, slice, slice]) -> Tensor:
         """Compute a window of the maps, (b, h, rows, columns).
