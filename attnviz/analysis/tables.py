@@ -234,8 +234,8 @@ def _strongest(view: AttentionView, head: int | str, count: int) -> pd.DataFrame
 def _table(columns: dict[str, object], note: str, view: AttentionView | SeenMask | None = None) -> pd.DataFrame:
     """Make a table with a note on rows left out and on the changes of a view."""
     table = pd.DataFrame(columns)
-    notes = (*view.rule, *view.notes) if isinstance(view, AttentionView) else view.notes if view else ()
-    if note := " ".join(filter(None, [note, *map(as_sentence, notes)])):
+    rule = view.rule if isinstance(view, AttentionView) else ()
+    if note := " ".join(filter(None, [note, *map(as_sentence, (*rule, *(view.notes if view else ())))])):
         table.attrs["note"] = note
     return table
 

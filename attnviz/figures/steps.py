@@ -299,7 +299,9 @@ class StageTables(HeadSteps):
         if None in grid.selected:
             return grid
         row, column = grid.selected
-        verb = " takes " if matrix.key == "mixing" else " looks at " if axes == TOKENS else ", "
+        verb = " looks at " if axes == TOKENS else ", "
+        if matrix.key == "mixing":
+            verb = " takes "
         return replace(grid, lines=[f"{row_names[row]}{verb}{names[column]}: {digits(matrix.values[row, column])}"])
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What people read about linear attention: mixing weights in sentences, legends, tables and on every page."""
+"""Words about linear attention: mixing weights in sentences, legends, tables and on every page."""
 
 import numpy as np
 import pytest
@@ -43,12 +43,12 @@ def test_sentences_speak_of_mixing_weights_and_name_the_rule(record):
     assert np.isnan(both.variation).all()
     assert "A short convolution" in tables.weights_table(views.see(record, linear), 0).attrs["note"]
     with pytest.raises(InputError, match="its weights are no shares"):
-        figures.distance(record, linear, 0).table
+        assert figures.distance(record, linear, 0).table is None
 
 
 def test_each_kind_of_weights_has_its_color_scale(record):
     """Diverging for mixing weights, though all are positive; from 0 for a softmax beside them."""
-    linear, softmax = record.sites
+    linear = record.sites[0]
     ramps = [figures.head(record, site, 0).drawing.squares.ramp for site in record.sites]
 
     assert [(ramp.title, ramp.signed) for ramp in ramps] == [("mixing weight", True), ("weight", False)]
