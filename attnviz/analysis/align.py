@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attnviz.analysis.batch import token_counts
 from attnviz.analysis.blocks import blocks, empty_queries, largest_in_size, pool
-from attnviz.analysis.maps import BLOCKED, WEIGHT, cells, row_sums
+from attnviz.analysis.maps import BLOCKED, WEIGHT, cells, farthest, row_sums
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import ALL, Record, Step
@@ -80,7 +80,7 @@ def compare_in_tiles(a: Side, b: Side, rows: range, columns: range, tile: int) -
     per row, see `AlignedPair.variation`. This works block by block, so that no map is in memory as a whole."""
     shape = len(rows[::tile]), len(columns[::tile])
     largest = torch.zeros(3, *shape, dtype=torch.float64)  # of A, of B and of A - B in each tile
-    smallest = torch.zeros(shape, dtype=torch.float64)  # of A - B in each tile
+    smallest = torch.zeros(3, *shape, dtype=torch.float64)
     has_open, has_finite = torch.zeros(2, *shape, dtype=torch.bool), torch.zeros(3, *shape, dtype=torch.bool)
     sums = torch.zeros(3, len(rows), dtype=torch.float64)  # of A, of B and of |A - B| in each row
     block_pairs = (blocks(side.step, side.head, rows, columns, tile, sentence=side.sentence) for side in (a, b))
@@ -99,12 +99,12 @@ def compare_in_tiles(a: Side, b: Side, rows: range, columns: range, tile: int) -
         for total, numbers in zip(sums, (*weights, difference.abs()), strict=True):
             total[down.within] += numbers.sum(1)
         all_finite = bool(sums[2, down.within].isfinite().all())
-        for most, finite, numbers in zip(largest, has_finite, (*weights, difference), strict=True):
+        for most, least, finite, numbers in zip(largest, smallest, has_finite, (*weights, difference), strict=True):
             finite[tiles] |= all_finite or numbers.isfinite().view(squares).any(3).any(1)
             numbers = numbers if all_finite else numbers.nan_to_num_(nan=0.0)  # leave out rows that are NaN
             most[tiles] = most[tiles].maximum(numbers.view(squares).amax((1, 3)))
-        smallest[tiles] = smallest[tiles].minimum(difference.view(squares).amin((1, 3)))
-    largest[2] = torch.where(-smallest > largest[2], smallest, largest[2])
+            least[tiles] = least[tiles].minimum(numbers.view(squares).amin((1, 3)))
+    largest = farthest(largest, smallest)
     largest.masked_fill_(~has_finite, torch.nan)
     part, totals = slice(rows.start, rows.stop), sums[:2].clone()
     for i, side in enumerate((a, b)):
@@ -211,8 +211,11 @@ class AlignedPair:
     def variation(self) -> np.ndarray:
         """Total variation of each row, 0 to 1: half the sum of |A - B| over all its keys.
 
-        NaN for rows missing from one map and for rows that are not distributions, such as all rows of "max".
+        NaN for rows missing from one map and for rows that are not distributions, such as all rows of "max" and of
+        linear attention.
         """
+        if self.a.step.linear or self.b.step.linear:
+            return np.full(len(self.rows), np.nan)
         if self.row_variation is not None:
             return self.row_variation
         if self.tile > 1:

@@ -310,7 +310,13 @@ class ByDistance:
 
 
 def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance:
-    """Sum the weights of a head by distance; weight on a sink has no distance and is left out. Cached per step."""
+    """Sum the weights of a head by distance; weight on a sink has no distance and is left out. Cached per step.
+
+    Raises:
+        InputError: for linear attention, whose weights are no shares of a row.
+    """
+    if step.linear:
+        raise InputError(f"{step.site} is linear attention: its weights are no shares that distances could divide.")
     name, curve = _by_distance.get(step, (None, None))
     if name == (head, sentence):
         return curve

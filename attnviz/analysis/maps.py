@@ -52,7 +52,7 @@ class Pooled:
     Attributes:
         queries, keys: first position of each row and column of tiles.
         tile: cells per side; the last tiles may have fewer.
-        largest: largest weight of a tile, or NaN.
+        largest: largest weight of a tile, in linear attention the weight farthest from 0; or NaN.
         at_query, at_key: position of the largest weight; None for several heads.
         sums: sum of the weights, float64; None for several heads.
         sizes: number of cells in a tile.
@@ -101,8 +101,12 @@ def pooled(
     cached = _pooled.setdefault(step, {})
     if is_long and (result := cached.get(name)) is not None:
         return result
-    tiles = _Tiles(queries, keys, tile, _dtype(step), heads=len(heads) if several else 0, own_masks=has_own_masks(step))
-    by_row = _Rows(len(queries), len(keys), _dtype(step)) if is_long and not several else None  # for `strongest`, next
+    is_signed = step.mixing == "linear"
+    settings = {"heads": len(heads) if several else 0, "own_masks": has_own_masks(step), "is_signed": is_signed}
+    tiles = _Tiles(queries, keys, tile, _dtype(step), **settings)
+    by_row = None
+    if is_long and not several:  # for `strongest`, next
+        by_row = _Rows(len(queries), len(keys), _dtype(step), is_signed=is_signed)
     for block in blocks(step, heads, queries, keys, tile, sentence=sentence):
         tiles.add(block)
         if by_row is not None:
@@ -128,13 +132,29 @@ def pooled_mask(
     return tiles.pooled()
 
 
+def farthest(largest: Tensor, smallest: Tensor) -> Tensor:
+    """Pick of two numbers, the first at least as large as the second, the number farther from 0."""
+    return smallest.where(-smallest > largest, largest)
+
+
 class _Tiles:
-    """Accumulator of the largest weight, sum and open cells of each tile; for several heads, without the sum."""
+    """Accumulator of the largest weight, sum and open cells of each tile; for several heads, without the sum.
+
+    With `is_signed`, the weight farthest from 0 counts as the largest.
+    """
 
     def __init__(
-        self, queries: range, keys: range, tile: int, dtype: torch.dtype, *, heads: int = 0, own_masks: bool = False
+        self,
+        queries: range,
+        keys: range,
+        tile: int,
+        dtype: torch.dtype,
+        *,
+        heads: int = 0,
+        own_masks: bool = False,
+        is_signed: bool = False,
     ):
-        self.places, self.tile, self.several = (queries, keys), tile, heads > 0
+        self.places, self.tile, self.several, self.is_signed = (queries, keys), tile, heads > 0, is_signed
         shape = len(queries[::tile]), len(keys[::tile])
         self.largest = torch.zeros((heads, *shape) if heads else shape, dtype=dtype)
         self.open = torch.zeros((heads, *shape) if heads and own_masks else shape, dtype=torch.int64)
@@ -156,22 +176,29 @@ class _Tiles:
             return
         before = self.largest[tiles]  # a view, so that it is updated in place
         if self.several:
-            most = block.cells.view(-1, down.count, down.size, width).amax(2)
-            most = block.weigh(most.view(-1, down.count, across.count, across.size).amax(3))
-            before.copy_(before.maximum(most))
+            lines = block.cells.view(-1, down.count, down.size, width)
+            most = block.weigh(lines.amax(2).view(-1, down.count, across.count, across.size).amax(3))
+            if self.is_signed:
+                least = lines.amin(2).view(-1, down.count, across.count, across.size).amin(3)
+                most = farthest(before.maximum(most), before.minimum(least))
+            before.copy_(most if self.is_signed else before.maximum(most))
             return
         shape = (down.count, across.count, across.size)  # (r, c, C)
         lines = block.weights.view(down.count, down.size, -1)  # (r, R, c C)
         self.sums[tiles] += lines.sum(1).view(shape).sum(2, dtype=torch.float64)
-        most, column = lines.amax(1).view(shape).max(2)
+        sizes = lines.abs() if self.is_signed else lines
+        most, column = sizes.amax(1).view(shape).max(2)
         starts = torch.arange(0, height, down.size)[:, None], torch.arange(0, width, across.size)
-        cells = lines.gather(2, (starts[1] + column)[:, None].expand(-1, down.size, -1))
+        places = (starts[1] + column)[:, None].expand(-1, down.size, -1)
+        cells = sizes.gather(2, places)
         if most.isnan().any():
             row = cells.argmax(1)
         else:  # first row with the largest weight; much faster than argmax
             numbers = torch.arange(down.size, dtype=torch.int32)[:, None]
             row = torch.where(cells == most[:, None], numbers, down.size).amin(1).long()
-        is_kept = (most <= before) | before.isnan()
+        is_kept = (most <= before.abs()) | before.isnan()
+        if self.is_signed:
+            most = lines.gather(2, places).gather(1, row[:, None])[:, 0]
         before.copy_(before.where(is_kept, most))
         for positions, part, start, in_tile in zip(self.argmax, (down, across), starts, (row, column), strict=True):
             positions[tiles] = positions[tiles].where(is_kept, part.start + start + in_tile)
@@ -194,13 +221,13 @@ def strongest(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the largest weight of each row, and its column within the window; both (rows,).
 
-    NaN is ignored; for a row that has only NaN the result is -1.
+    In linear attention, the weight farthest from 0. NaN is ignored; a softmax row with only NaN has weight -1.
     """
     queries, keys = window_ranges(step, rows, columns)
     cached = _strongest.setdefault(step, {})
     if (result := cached.get((head, sentence))) is not None and _is_whole(step, queries, keys):
         return result
-    by_row = _Rows(len(queries), len(keys), _dtype(step))
+    by_row = _Rows(len(queries), len(keys), _dtype(step), is_signed=step.mixing == "linear")
     for block in blocks(step, head, queries, keys, sentence=sentence):
         by_row.add(block)
     result = by_row.most.numpy(), by_row.columns.numpy()
@@ -210,10 +237,11 @@ def strongest(
 
 
 class _Rows:
-    """Accumulator of the largest weight of each row, and its column."""
+    """Accumulator of the largest weight of each row, and its column; with `is_signed`, of the one farthest from 0."""
 
-    def __init__(self, queries: int, keys: int, dtype: torch.dtype):
-        self.most = torch.full((queries if keys else 0,), -1.0, dtype=dtype)
+    def __init__(self, queries: int, keys: int, dtype: torch.dtype, *, is_signed: bool = False):
+        self.is_signed = is_signed
+        self.most = torch.full((queries if keys else 0,), 0.0 if is_signed else -1.0, dtype=dtype)
         self.columns = torch.zeros(len(self.most), dtype=torch.int64)
 
     def add(self, block: Block) -> None:
@@ -223,7 +251,7 @@ class _Rows:
             if block.across.start == 0:  # else the rows have a maximum already
                 self.most[rows] = 0
             return
-        weights = block.weights
+        weights = block.weights.abs() if self.is_signed else block.weights
         cells = weights.unflatten(1, (-1, weights.shape[1] if weights.shape[1] % PIECE else PIECE))  # (Q, pieces, n)
         pieces = cells.amax(2)
         largest = pieces.amax(1)
@@ -231,11 +259,13 @@ class _Rows:
             cells = cells.nan_to_num(nan=-1.0)
             pieces = cells.amax(2)
             largest = pieces.amax(1)
-        improved = (largest > self.most[rows]).nonzero()[:, 0]  # rows with a new maximum
+        before = self.most[rows].abs() if self.is_signed else self.most[rows]
+        improved = (largest > before).nonzero()[:, 0]  # rows with a new maximum
         if len(improved):
             piece = pieces[improved].argmax(1)
-            self.most[rows.start + improved] = largest[improved].to(self.most.dtype)
             column = piece * cells.shape[2] + cells[improved, piece].argmax(1)
+            most = block.weights[improved, column] if self.is_signed else largest[improved]
+            self.most[rows.start + improved] = most.to(self.most.dtype)
             self.columns[rows.start + improved] = block.across.start + column
 
 

@@ -31,6 +31,7 @@ CELL = {
     "blocked": "{query} may not look at {key}: {reason}.",
     "nan": "The weight that {query} gives to {key} is not a number.",
     "weight": "{query} gives {weight} of {share} to {key}.",
+    "mixing": "{query} takes {key} with the mixing weight {weight}{heads}.",
     "predicts": "To predict {what} {word}, ",
     "share": "its attention",
     "token": "“{text}” ({place})",
@@ -98,8 +99,9 @@ def cell(
     elif state == "nan":
         text = CELL[state].format(**names)
     else:
-        share = CELL["share"] if isinstance(head, int) else f"{CELL['share']} ({head} of {all_heads(step)})"
-        text = CELL[state].format(**names, weight=_weight_text(float(cells.weights[0, 0])), share=share)
+        heads = "" if isinstance(head, int) else f" ({head} of {all_heads(step)})"
+        texts = {"weight": _weight_text(float(cells.weights[0, 0])), "share": f"{CELL['share']}{heads}", "heads": heads}
+        text = CELL["mixing" if step.linear else state].format(**names, **texts)
         if whole.predicted and (word := whole.predicted[row]):
             text = CELL["predicts"].format(what=PREDICTED[_preposition(record)], word=quoted(word)) + text
     return f"{text.removesuffix('.')}{OFF}" if head in step.heads_off else text
@@ -107,6 +109,8 @@ def cell(
 
 def _weight_text(weight: float) -> str:
     """Write a weight with two decimals; below 0.1 with two significant digits, or as "less than 0.0001"."""
+    if weight < 0:
+        return f"−{-weight:.2g}" if weight > -0.0995 else f"−{-weight:.2f}"
     if 0 < weight < 0.0001:
         return "less than 0.0001"
     return f"{weight:.2g}" if 0 < weight < 0.0995 else f"{weight:.2f}"
@@ -140,13 +144,16 @@ def head(view: AttentionView, head: int | str) -> str:
     size = f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
     text = f"{what} of {view.site}, {size}."
     most, keys = view.strongest(head)
-    order = [(int(i), int(keys[i])) for i in np.argsort(-most, kind="stable")[:MOST_NAMED] if most[i] > 0]
+    sizes, verb = (np.abs(most), "takes most from") if step.linear else (most, "looks most at")
+    order = [(int(i), int(keys[i])) for i in np.argsort(-sizes, kind="stable")[:MOST_NAMED] if sizes[i] > 0]
     looks = [
-        f"{named(view.queries, i)}{predicting(view, i)} looks most at {named(view.keys, j)}: {_weight_text(most[i])}"
+        f"{named(view.queries, i)}{predicting(view, i)} {verb} {named(view.keys, j)}: {_weight_text(most[i])}"
         for i, j in order
     ]
     changed = view.record.edits.in_words()
-    parts = [text, f"{'; '.join(looks)}." if looks else "No weight is above zero.", *map(as_sentence, view.notes)]
+    none = "All weights are 0." if step.linear else "No weight is above zero."
+    strongest = f"{'; '.join(looks)}." if looks else none
+    parts = [text, strongest, *map(as_sentence, (*view.rule, *view.notes))]
     return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)
 
 
@@ -157,8 +164,8 @@ def heads(view: AttentionView, largest: Sequence[str]) -> str:
     off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
     size = f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
     maps = f"{counted(step.num_heads, 'head')} of {view.site}, each a map of {size}"
-    text = f"{maps}. Largest weight by head: {most}.{off}"
-    return " ".join([text, *map(as_sentence, view.notes)])
+    text = f"{maps}. Largest {step.weight_name} by head: {most}.{off}"
+    return " ".join([text, *map(as_sentence, (*view.rule, *view.notes))])
 
 
 def mask(view: SeenMask) -> str:
@@ -329,14 +336,15 @@ def compared_cell(both: AlignedPair, row: int, column: int) -> str:
             clauses[name] = f"{query} has no key left"
         else:
             weight = decimals(float(weights[0, 0]), digits)
-            clauses[name] = f"{query} gives {weight} to {key}"
+            gives_weight = f"{query} gives {weight} to {key}"
+            clauses[name] = f"{query} takes {key} with {weight}" if side.step.linear else gives_weight
         gives.add((query, key) if states[0, 0] not in (analysis.BLOCKED, analysis.EMPTY) else name)
     if len(clauses) < 2:
         ((name, clause),) = clauses.items()
         return f"{clause} in {name}; {'B' if name == 'A' else 'A'} has no such cell."
     higher = "A" if more > 0 else "B"
     much = f": higher in {higher} by {decimals(abs(more), digits)}" if more and more == more else ""
-    if len(gives) == 1:
+    if len(gives) == 1 and both.a.step.mixing == both.b.step.mixing:
         return f"{clauses['A']} in A and {weight} in B{much}."
     return f"{clauses['A']} in A, and in B {clauses['B']}{much}."
 

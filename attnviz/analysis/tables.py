@@ -213,14 +213,15 @@ def _strongest(view: AttentionView, head: int | str, count: int) -> pd.DataFrame
     for rows in view.blocks():
         block = view.block(head, rows)
         weights = torch.from_numpy(block.weights)
-        ranked = weights.nan_to_num(nan=2.0).masked_fill(torch.from_numpy(block.blocked > 0), -1.0)
+        ranked = weights.abs().nan_to_num(nan=torch.inf).masked_fill(torch.from_numpy(block.blocked > 0), -1.0)
         order = ranked.topk(min(count, len(view.keys)), dim=1)
         is_open, chosen = (order.values >= 0).numpy(), order.indices.numpy()
         values = np.take_along_axis(block.weights, chosen, 1)
         scores = np.zeros_like(values) if block.scores is None else np.take_along_axis(block.scores, chosen, 1)
         rest = weights.double().sum(1).numpy() - np.where(is_open, values, 0).sum(1, dtype=np.float64)
         i = np.broadcast_to(np.arange(rows.start, rows.stop)[:, None], chosen.shape)
-        rest = np.broadcast_to(rest.clip(min=0)[:, None], chosen.shape)
+        rest = rest if view.step.linear else rest.clip(min=0)
+        rest = np.broadcast_to(rest[:, None], chosen.shape)
         parts.append([array[is_open] for array in (i, chosen, values, scores, rest)])
     i, j, weights, scores, rest = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     states = _pick(analysis.STATES, np.where(np.isnan(weights), analysis.NAN, analysis.WEIGHT))
@@ -233,7 +234,8 @@ def _strongest(view: AttentionView, head: int | str, count: int) -> pd.DataFrame
 def _table(columns: dict[str, object], note: str, view: AttentionView | SeenMask | None = None) -> pd.DataFrame:
     """Make a table with a note on rows that are left out and on tokens that a view merges or hides."""
     table = pd.DataFrame(columns)
-    if note := " ".join(filter(None, [note, *map(as_sentence, view.notes if view else ())])):
+    rule = view.rule if isinstance(view, AttentionView) else ()
+    if note := " ".join(filter(None, [note, *map(as_sentence, (*rule, *(view.notes if view else ())))])):
         table.attrs["note"] = note
     return table
 

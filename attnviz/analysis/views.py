@@ -63,7 +63,7 @@ class RowBlock:
         if tile == 1:
             return RowBlock(self.weights, blocked, self.scores, self.reasons)
         is_closed = pool(torch.from_numpy(blocked > 0).float(), tile, "min").numpy() > 0
-        weights = pool(torch.from_numpy(self.weights), tile).numpy()
+        weights = maps.farthest(*(pool(torch.from_numpy(self.weights), tile, how) for how in ("max", "min"))).numpy()
         return RowBlock(weights, is_closed * blocked[::tile, ::tile], None, self.reasons)
 
 
@@ -107,6 +107,11 @@ class AttentionView(_Window):
     @property
     def step(self) -> Step:
         return self.record.step(self.site)
+
+    @property
+    def rule(self) -> tuple[str, ...]:
+        """Lines about the rule that makes the weights of linear attention; empty for a softmax."""
+        return self.step.linear.notes if self.step.linear else ()
 
     @property
     def partial(self) -> bool:
@@ -215,11 +220,13 @@ class AttentionView(_Window):
         return np.concatenate([whole_rows.weights(head, rows)[0].sum(1) for rows in whole_rows.blocks()])
 
     def strongest(self, head: int | str) -> tuple[np.ndarray, np.ndarray]:
-        """Find the largest weight of each row, ignoring NaN, and its column; both (rows,)."""
+        """Find the weight of each row that is farthest from 0, ignoring NaN, and its column; both (rows,)."""
         if self.plain:
             return maps.strongest(self.step, head, sentence=self.sentence, rows=self.rows, columns=self.columns)
-        parts = [np.nan_to_num(self.weights(head, rows)[0], nan=-1.0) for rows in self.blocks()]
-        return np.concatenate([part.max(1) for part in parts]), np.concatenate([part.argmax(1) for part in parts])
+        parts = [np.nan_to_num(self.weights(head, rows)[0]) for rows in self.blocks()]
+        columns = [np.abs(part).argmax(1) for part in parts]
+        most = [np.take_along_axis(part, column[:, None], 1)[:, 0] for part, column in zip(parts, columns, strict=True)]
+        return np.concatenate(most), np.concatenate(columns)
 
     def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
         """Find the position (query, key) of the largest weight of a query, or of all rows if the query is not shown.
@@ -229,10 +236,11 @@ class AttentionView(_Window):
         row = None if query is None else self.queries.index_of(query)
         if row is None:
             most, columns = self.strongest(head)
-            row = int(np.where((most < 1 - 1e-6) & ~self.padding, most, 0).argmax()) if most.size else 0
+            sizes = np.abs(most) if self.step.linear else np.where(most < 1 - 1e-6, most, 0)
+            row = int(np.where(self.padding, 0, sizes).argmax()) if most.size else 0
             column = columns[row]
         else:
-            column = np.nan_to_num(self.weights(head, slice(row, row + 1))[0][0], nan=-1.0).argmax()
+            column = np.abs(np.nan_to_num(self.weights(head, slice(row, row + 1))[0][0])).argmax()
         return int(self.queries.starts[row]), int(self.keys.starts[column])
 
     def around(

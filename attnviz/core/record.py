@@ -65,6 +65,11 @@ class Step:
         return "linear" if self.linear else "softmax"
 
     @property
+    def weight_name(self) -> str:
+        """Word for a weight: a weight of linear attention is no share of a row."""
+        return "mixing weight" if self.linear else "weight"
+
+    @property
     def num_heads(self) -> int:
         return self.query.shape[1]
 

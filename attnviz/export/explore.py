@@ -65,7 +65,7 @@ def explore(
 
     Args:
         before: run without changes, to show its predictions for comparison.
-        site, head: head that is shown first; by default the first head of the first site.
+        site, head: head that is shown first; by default the first head of the first site that is on the page.
 
     Raises:
         InputError: if there is no such sentence, site or head, or too many weights for a page.
@@ -75,13 +75,13 @@ def explore(
     linear = [str(step.site) for step in record.steps if step.mixing == "linear"]
     left_out = f"not on this page: {', '.join(linear)} (linear attention, whose weights may be negative)"
     steps = [step for step in record.steps if step.mixing == "softmax"]
-    if not steps or (site and str(site) in linear):
+    if not steps:
         raise InputError(f"'{record.source}' has no attention to show{f'; {left_out}' if linear else ''}.")
     count = sum(step.num_heads * step.shape[2] * step.shape[3] for step in steps)
     if count > MOST_WEIGHTS:
         limit = f"a page holds {MOST_WEIGHTS:,} at most"
         raise InputError(f"All heads together have {count:,} weights; {limit}: shorten the text.")
-    first = [step.site for step in steps].index(record.step(site).site) if site else 0
+    first = [step.site for step in steps].index(record.step(site).site) if site and str(site) not in linear else 0
     if not 0 <= head < steps[first].num_heads:
         raise InputError(f"There is no {steps[first].site.head(head)}; there are {steps[first].num_heads}.")
     texts: list[list[list[Any]]] = []

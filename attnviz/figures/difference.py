@@ -142,6 +142,11 @@ def _ramps(comparison: AlignedPair, tiles: Sequence[np.ndarray]) -> tuple[Ramp, 
     weights, differences = (top if 0 < top < faint else 1.0 for top in tops)
     grays = (side.head in side.step.heads_off for side in (comparison.a, comparison.b))
     a, b = (Ramp("weight", weights, gray=is_gray) for is_gray in grays)
+    steps = comparison.a.step, comparison.b.step
+    if any(step.linear for step in steps):
+        name = " and ".join(dict.fromkeys(step.weight_name for step in steps))
+        a = b = Ramp(name, tops[0] or 1.0, signed=True)
+        differences = tops[1]
     return a, b, Ramp("difference A − B", differences, signed=True, ends=(f" {MORE[0]}", f" {MORE[1]}"))
 
 

@@ -25,6 +25,7 @@ from attnviz.core.record import ALL, Record
 from attnviz.figures.base import FigureFacts, figure, text_array
 from attnviz.figures.forms import BarChart, Map, RowMarks, token_sides
 
+TAKES, TAKES_OF = "each row: what it takes to predict the next word", "row {token}: what it takes to predict {word}"
 NEXT = "each row: where it looks to predict the next word"
 NEXT_OF = "row {token}: where it looks to predict {word}"
 IN_PLACE = "right: the word predicted in place of a blank"
@@ -105,22 +106,30 @@ def _squares(view: AttentionView, head: int | str, domain: str, selected: tuple[
     offsets = None  # position of the largest weight in its tile, counted row by row
     if tiles := cells.tiles:
         offsets = (tiles.at_query - tiles.queries[:, None]) * tiles.tile + tiles.at_key - tiles.keys
-    ramp = scale.ramp(gray=head in view.step.heads_off)
-    if (cells.weights < 0).any():
-        ramp = scale_of("weight", cells.weights, signed=True)
+    ramp, title = scale.ramp(gray=head in view.step.heads_off), view.step.weight_name
+    if view.step.linear or (cells.weights < 0).any():
+        ramp = scale_of(title, cells.weights, signed=True)
     return Squares(
         states=states,
         kinds=kinds,
-        numbers=[Number("weight", cells.weights, ".4f"), *scores],
+        numbers=[Number("weight", cells.weights, ".4f", title), *scores],
         ramp=ramp,
         offsets=offsets,
-        lines=[_reading_note(view, selected), view.window, "" if ramp.signed else scale.ending, *view.notes],
+        lines=[
+            _reading_note(view, selected),
+            view.window,
+            "" if ramp.signed else scale.ending,
+            *view.rule,
+            *view.notes,
+        ],
     )
 
 
 def _row_sums(view: AttentionView, head: int | str) -> RowEnd:
     """Build the texts with the sum of each row; a sum that is not 1 (if keys are hidden: above 1) has a warning."""
     sums = view.row_sums(head).tolist()
+    if view.step.linear:
+        return RowEnd("beside", "row sum", [written(total, ".3f") for total in sums])
     odd = [i for i, total in enumerate(sums) if not (total < 1 + 5e-4 if view.partial else abs(total - 1) < 5e-4)]
     texts = [f"{written(total, '.3f')}{' not 1' if i in odd else ''}" for i, total in enumerate(sums)]
     return RowEnd("beside", "sum of what is seen" if view.partial else "row sum", texts, dict.fromkeys(odd, "warning"))
@@ -133,10 +142,12 @@ def _reading_note(view: AttentionView, selected: tuple[int, int] | None) -> str:
     row = view.queries.index_of(selected[0]) if selected else None
     if row is not None and view.predicted[row] and not analysis.fills_in(view.record):
         token, word = sentences.in_quotes(view.queries.labels[row]), sentences.in_quotes(view.predicted[row])
-        return NEXT_OF.format(token=token, word=word)
+        return (TAKES_OF if view.step.linear else NEXT_OF).format(token=token, word=word)
     if analysis.labels_tokens(view.record):
         return LABELS
-    return IN_PLACE if analysis.fills_in(view.record) else NEXT
+    if analysis.fills_in(view.record):
+        return IN_PLACE
+    return TAKES if view.step.linear else NEXT
 
 
 def heads_in_name(head: int | str) -> str:

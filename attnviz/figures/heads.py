@@ -153,35 +153,48 @@ class Thumbnails(Figure):
 
     @cached_property
     def largest(self) -> dict[Head, str]:
-        """Largest weight of each head, as text."""
-        weights = {head: cells.weights[~np.isnan(cells.weights)] for head, cells in self.cells.items()}
-        return {head: written(float(values.max()), ".4f") if len(values) else "NaN" for head, values in weights.items()}
+        """Largest weight of each head, as text; in linear attention, the weight farthest from 0."""
+        texts = {}
+        for head, cells in self.cells.items():
+            values = cells.weights[~np.isnan(cells.weights)]
+            sizes = np.abs(values) if self.views[head[0]].step.linear else values
+            texts[head] = written(float(values[sizes.argmax()]), ".4f") if len(values) else "NaN"
+        return texts
 
     @cached_property
     def _ramps(self) -> dict[Head, Ramp]:
         """Color scale of each head; if one ends at the head's largest weight, as on its large map, all others do.
 
-        Weights of both signs, of linear attention, have one diverging scale.
+        Weights of both signs, as in linear attention, have one diverging scale.
         """
-        weights = [cells.weights for cells in self.cells.values()]
-        if any((part < 0).any() for part in weights):
-            return dict.fromkeys(self.cells, Ramp("weight", marks.limit_of(*weights), signed=True))
-        domains = {head: adapted(cells, self.views[head[0]]) for head, cells in self.cells.items()}
+        steps = {head: self.views[head[0]].step for head in self.cells}
+        signed = [head for head, cells in self.cells.items() if steps[head].linear or (cells.weights < 0).any()]
+        limit = marks.limit_of(*(self.cells[head].weights for head in signed)) or 1.0
+        diverging = {head: Ramp(steps[head].weight_name, limit, signed=True) for head in signed}
+        others = {head: cells for head, cells in self.cells.items() if head not in diverging}
+        domains = {head: adapted(cells, self.views[head[0]]) for head, cells in others.items()}
         if self.domain != "adapts":
-            for (site, _), cells in [*self.cells.items()][:1]:
-                domains = dict.fromkeys(self.cells, domain_of(self.domain, self.views[site], cells))
+            for (site, _), cells in [*others.items()][:1]:
+                domains = dict.fromkeys(others, domain_of(self.domain, self.views[site], cells))
         elif any(domain.kind == "adapts" for domain in domains.values()):
             for head in (head for head, domain in domains.items() if domain.kind != "adapts"):
                 domains[head] = Domain("adapts", float(np.nan_to_num(self.cells[head].weights).max(initial=0.0)))
         off = {head for head in domains if head[1] in self.views[head[0]].step.heads_off}
-        return {head: domain.ramp(gray=head in off) for head, domain in domains.items()}
+        return {head: domain.ramp(gray=head in off) for head, domain in domains.items()} | diverging
 
     @cached_property
-    def _ramp(self) -> Ramp:
-        """Color legend, with a title of its own if the colors of each head end at its largest weight."""
-        ramp = min(self._ramps.values(), key=lambda ramp: ramp.gray, default=Domain().ramp())
-        tops = {ramp.top for ramp in self._ramps.values()}
-        return ramp if len(tops) <= 1 else replace(ramp, title=OWN, top=1.0)
+    def _legends(self) -> list[Ramp]:
+        """Color legends of weights from 0 on and of weights of both signs, whichever there are.
+
+        The first has a title of its own if the colors of each head end at its largest weight.
+        """
+        signed = [ramp for ramp in self._ramps.values() if ramp.signed]
+        others = [ramp for ramp in self._ramps.values() if not ramp.signed]
+        if not others and signed:
+            return signed[:1]
+        ramp = min(others, key=lambda ramp: ramp.gray, default=Domain().ramp())
+        tops = {ramp.top for ramp in others}
+        return [ramp if len(tops) <= 1 else replace(ramp, title=OWN, top=1.0), *signed[:1]]
 
     def draw(self) -> Views:
         """Draw the heads as images, those switched off in gray and struck through."""
@@ -194,8 +207,9 @@ class Thumbnails(Figure):
         click = marks.click("head", ["heads"], *SELECTED)
         tips = marks.tips(("name", "head"), ("largest", "largest weight"), ("state", "state"))
         chart = thumbnail_chart("heads", layout.ends, colors, click, tips, above=layout.above)
-        ramp = ramp_spec(replace(self._ramp, top=0.0), self._ramp.colors(colors), where)
-        chart["layer"] = [ramp, signs_spec(where), *chart["layer"]]
+        legends = dict(zip(("meta", "signed"), self._legends, strict=False))
+        ramps = [ramp_spec(replace(ramp, top=0.0), ramp.colors(colors), where, name) for name, ramp in legends.items()]
+        chart["layer"] = [*ramps, signs_spec(where), *chart["layer"]]
         if title or lines:
             chart["title"] = title_spec() | {"orient": "top" if title else "bottom"}
         states = {
@@ -206,7 +220,8 @@ class Thumbnails(Figure):
         return Views(
             marks.whole(chart, colors),
             {
-                "meta": heading(title, lines, layout.ends[0], style) | {"top": [self._ramp.top]},
+                **{name: {"top": [ramp.top]} for name, ramp in legends.items()},
+                "meta": heading(title, lines, layout.ends[0], style) | {"top": [legends["meta"].top]},
                 "legend": entry(signs.legend([state for state, occurs in states.items() if occurs], colors)),
                 **thumbnail_tables("heads", rows, labels, *SELECTED, "name", "largest", "state"),
             },
@@ -272,7 +287,8 @@ class AllHeads(SiteFigure, Thumbnails):
     def _header(self) -> tuple[str, list[str]]:
         if self.on_screen:
             return "", [*self.attention_view.notes]
-        return self.heading_text, [*subtitles(self.record, self, self.sentence), *self.attention_view.notes]
+        view = self.attention_view
+        return self.heading_text, [*subtitles(self.record, self, self.sentence), *view.rule, *view.notes]
 
     @cached_property
     def layout(self) -> Layout:
@@ -326,7 +342,8 @@ class ModelHeads(Thumbnails):
         return {site: views.see(self.record, site, sentence=self.sentence) for site in sites}
 
     def _header(self) -> tuple[str, list[str]]:
-        notes = [note for view in [*self.views.values()][:1] for note in view.notes]
+        notes = [*dict.fromkeys(line for view in self.views.values() for line in view.rule)]
+        notes += [note for view in [*self.views.values()][:1] for note in view.notes]
         lines = [*subtitles(self.record, self, self.sentence), *notes] if self.views else []
         lines += ([] if self.order is None else ["named by layer.head"]) + ([f"number: {self.by}"] if self.by else [])
         return self.heading_text, lines

@@ -37,6 +37,8 @@ SAMPLES = (0.1, 0.25, 0.5, 1.0)
 """Weights in the legend."""
 STRENGTH = {"type": "quantitative", "scale": {"type": "pow", "exponent": 0.6, "domain": [0, 1], "range": [0, 1]}}
 """Opacity by a power of the weight: 0.1 stays visible, and many tiny weights do not add up to a fog."""
+SIZES = "size of the mixing weight, of either sign, as a share of the largest"
+"""Title of the legend in linear attention."""
 TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("head_name", "head"))
 
 _SIDE = "pointed.side[0]"
@@ -121,11 +123,13 @@ class HeadLines(SiteFigure):
             else:
                 is_picked[:, keys.index_of(position)] = True
         has_weight = np.stack([(part.blocked == 0) | (part.states == EMPTY) for part in self._cells]) & is_picked
-        visible = has_weight & np.stack([colored(part) & (np.nan_to_num(part.weights) > 0) for part in self._cells])
-        weights, least = np.stack([part.weights for part in self._cells])[visible].astype(np.float64), self.least
-        keep = np.argsort(-weights, kind="stable")[: MOST_LINES if least is None else MOST_ASKED][::-1]
-        keep = keep if least is None else keep[weights[keep] >= least]
-        count = _count_note(weights[keep], int(has_weight.sum()), self._pins, least)
+        weights, least = np.stack([part.weights for part in self._cells]).astype(np.float64), self.least
+        sizes = np.nan_to_num(np.abs(weights) if self._window.step.linear else weights)
+        visible = has_weight & np.stack([*map(colored, self._cells)]) & (sizes > 0)
+        weights, sizes = weights[visible], sizes[visible]
+        keep = np.argsort(-sizes, kind="stable")[: MOST_LINES if least is None else MOST_ASKED][::-1]
+        keep = keep if least is None else keep[sizes[keep] >= least]
+        count = _count_note(sizes[keep], int(has_weight.sum()), self._pins, least)
         notes = [*window_notes(self._window, self.attention_view, "lines"), count]
         return Edges(*np.argwhere(visible)[keep].T, weights[keep], notes)
 
@@ -188,7 +192,8 @@ class HeadLines(SiteFigure):
     def _data(self) -> dict[str, Table]:
         """Build the tables of the chart: titles, lines, tokens of both sides, and the legend."""
         edges, colors = self.edges, self.colors
-        notes = [*subtitles(self.record, self), self.attention_view.window, *self._window.notes, *edges.notes]
+        notes = [*subtitles(self.record, self), self.attention_view.window, *self._window.rule, *self._window.notes]
+        notes += edges.notes
         heads = zip(self._names, self._inks, strict=True) if len(self.heads) > 1 else ()
         legend = [LegendEntry(name, "", ink, ink) for name, ink in heads]
         legend += signs.legend([CellState(text, "background", "cross") for text in self._weightless_rows], colors)
@@ -245,6 +250,12 @@ class HeadLines(SiteFigure):
         by_text = {NOT_A_NUMBER: {*np.flatnonzero(nan & ~empty)}, policy: {*np.flatnonzero(empty)}}
         return {text: rows for text, rows in by_text.items() if rows}
 
+    @property
+    def _strengths(self) -> np.ndarray:
+        """Strength of each line from 0 to 1: its weight or, in linear attention, its size as a share of the largest."""
+        sizes = np.abs(self.edges.weights)
+        return sizes / sizes.max(initial=1e-9) if self._window.step.linear else self.edges.weights
+
     def _lines(self) -> Table:
         """Build the table of lines; lines of several heads are shifted, so that they do not cover each other."""
         edges, (queries, keys), count = self.edges, self._sides, len(self.edges.weights)
@@ -263,7 +274,7 @@ class HeadLines(SiteFigure):
             "index": [*range(count)],
             "side": ["line"] * count,
             "ink": [self._inks[head] for head in heads],
-            "weight": edges.weights.tolist(),
+            "weight": self._strengths.tolist(),
             "chosen": ((rows == row) & (columns == column)).tolist(),
             "query_name": [query_names[row] for row in rows],
             "key_name": [key_names[column] for column in columns],
@@ -338,7 +349,7 @@ class HeadLines(SiteFigure):
         if self.aside:
             where = above = {"orient": "right", "offset": 14 + PADDING + round(_widest(self._labels[1]))}
         strength = {
-            "title": "weight: the stronger a line, the larger",
+            "title": SIZES if self._window.step.linear else "weight: the stronger a line, the larger",
             "values": [*SAMPLES],
             "direction": "horizontal",
             "format": ".2~g",

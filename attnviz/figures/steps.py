@@ -302,6 +302,8 @@ class StageTables(HeadSteps):
             return grid
         row, column = grid.selected
         verb = " looks at " if axes == TOKENS else ", "
+        if matrix.key == "mixing":
+            verb = " takes "
         return replace(grid, lines=[f"{row_names[row]}{verb}{names[column]}: {digits(matrix.values[row, column])}"])
 
     @staticmethod

@@ -13,7 +13,19 @@ from attnviz.analysis.sentences import MOST_NAMED, OFF, blocked_by, named, predi
 from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes, marks, pixels, signs
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.marks import PHONE, LegendEntry, Spec, entry, heading, ramp_spec, signs_spec, text_width, title_spec
+from attnviz.charts.marks import (
+    PHONE,
+    LegendEntry,
+    Ramp,
+    Spec,
+    entry,
+    heading,
+    ramp_spec,
+    scale_of,
+    signs_spec,
+    text_width,
+    title_spec,
+)
 from attnviz.charts.signs import MAY_ATTEND, NOT_A_NUMBER, POLICIES, CellState, Domain, colored, domain_of
 from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme, gray_ramp
 from attnviz.core.amounts import written
@@ -111,6 +123,13 @@ class TokenWeights(SiteFigure):
     def scale(self) -> Domain:
         return domain_of(self.domain, self.window, self.cells)
 
+    @cached_property
+    def ramp(self) -> Ramp:
+        """Color scale of the weights; diverging in linear attention."""
+        if self.window.step.linear:
+            return scale_of(self.window.step.weight_name, self.weights, signed=True)
+        return self.scale.ramp()
+
     @property
     def one_text(self) -> bool:
         """Whether queries and keys are the same tokens."""
@@ -135,7 +154,8 @@ class TokenWeights(SiteFigure):
     def lines(self) -> list[str]:
         notes, view = self.notes, self.window
         span = [view.window] if view.window and len(notes) == len(view.notes) else []
-        return [*subtitles(self.record, self), self.scale.ending, *notes, *span]
+        ending = "" if self.ramp.signed else self.scale.ending
+        return [*subtitles(self.record, self), ending, *view.rule, *notes, *span]
 
     @property
     def facts(self) -> FigureFacts:
@@ -150,15 +170,18 @@ class TokenWeights(SiteFigure):
     def _in_words(self) -> str:
         """Describe the picture, the tokens with the largest weights, the view and the edits."""
         changed, token, is_from = self.record.edits.in_words(), named(self.ends[0], self.index), self.side == "from"
-        weights = np.nan_to_num(self.weights)
-        order = [i for i in np.argsort(-weights, kind="stable")[:MOST_NAMED].tolist() if weights[i] >= 0.005]
+        weights, is_linear = np.nan_to_num(self.weights), self.ramp.signed
+        sizes = np.abs(weights) if is_linear else weights
+        order = [i for i in np.argsort(-sizes, kind="stable")[:MOST_NAMED].tolist() if sizes[i] >= 0.005]
         listed = ", ".join(f"{named(self.ends[1], i)} {weights[i]:.2f}" for i in order)
-        looks = f"{predicting(self.window, self.index)} looks most at" if is_from else " is looked at most by"
+        verbs = ("takes most from", "is taken most by") if is_linear else ("looks most at", "is looked at most by")
+        looks = f"{predicting(self.window, self.index)} {verbs[0]}" if is_from else f" {verbs[1]}"
         largest = f"{token}{looks} {listed}{OFF if self.is_off else '.'}"
         if not listed:
             largest = f"{token} gives nobody attention." if is_from else f"{token} gets no attention."
         changes = [f"Changed: {', '.join(changed)}."] if changed else []
-        return " ".join([self.begin.format(self.side), largest, *map(as_sentence, self.notes), *changes])
+        notes = map(as_sentence, (*self.window.rule, *self.notes))
+        return " ".join([self.begin.format(self.side), largest, *notes, *changes])
 
     def _table(self) -> pd.DataFrame:
         """Return the rows of the table of weights that belong to the chosen token."""
@@ -184,7 +207,7 @@ class TokenWeights(SiteFigure):
         """Build the rows of the token table for one side: colors, selected position and tooltip of each token."""
         chosen, is_key = axes.names(self.ends[0])[self.index], is_shaded == (self.side == "from")
         is_query = (is_shaded and not self.one_text) != (self.side == "from")
-        shades, rows = self.scale.ramp().shade(self.weights), []
+        shades, rows = self.ramp.shade(self.weights), []
         for i, (position, name) in enumerate(zip(part.starts.tolist(), axes.names(part), strict=True)):
             fill, ends, weight, state = colors.background, ["", name], "", ""
             if is_shaded:
@@ -224,7 +247,7 @@ class TextStrip(TokenWeights):
         where = {"orient": "bottom", "offset": 10}
         caption = {"x": marks.pixels_at(0), "y": marks.pixels_of("y"), "text": marks.field("text")}
         layers = [
-            ramp_spec(replace(self.scale.ramp(), top=0.0), self._colors.ramp, where),
+            ramp_spec(replace(self.ramp, top=0.0), self._colors.ramp, where),
             signs_spec(where),
             *word_layers("tokens", SIZE * self._larger, self._colors, "tokens"),
             marks.layer("captions", "text", caption, color=self.colors.quiet, align="left", baseline="middle"),
@@ -232,7 +255,7 @@ class TextStrip(TokenWeights):
         chart = {"layer": layers, "width": extent, "height": height, "resolve": marks.APART, "title": title_spec()}
         form = marks.whole(chart | {"params": [marks.click("cell", ["tokens"], "query", "key", "rev")]}, self._colors)
         data = {
-            "meta": heading(self.heading_text, self.lines, extent, self, PHONE) | {"top": [self.scale.top]},
+            "meta": heading(self.heading_text, self.lines, extent, self, PHONE) | {"top": [self.ramp.top]},
             "tokens": marks.columns((*PLACES, *LOOKS), tokens),
             "captions": marks.columns(("y", "text"), captions),
             "legend": entry(self._legend),
@@ -242,6 +265,8 @@ class TextStrip(TokenWeights):
     @cached_property
     def _colors(self) -> Theme:
         """Colors of the theme, with a gray ramp for a head that is switched off."""
+        if self.ramp.signed:
+            return replace(self.colors, ramp=self.colors.diverging)
         return replace(self.colors, ramp=gray_ramp(self.colors)) if self.is_off else self.colors
 
     @property

@@ -43,6 +43,13 @@ class LinearMap:
     is_delta: bool = False
     skip: Tensor | None = None
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Lines about the weights: the name of the rule, and what happened before."""
+        before = self.before[:1].lower() + self.before[1:].removesuffix(".")
+        signs = f"{self.rule}: weights may be negative and do not sum to 1"
+        return (signs, *before.split("; ")) if before else (signs,)
+
     def weights(self, query: Tensor, key: Tensor, area: tuple[slice, slice, slice, slice]) -> Tensor:
         """Compute a window of the maps, (b, h, rows, columns).
 

@@ -12,6 +12,7 @@ from attnviz.analysis.steps.row import (
 )
 from attnviz.analysis.steps.stages import (
     KEYS,
+    LINEAR,
     Matrix,
     Stage,
     chain,

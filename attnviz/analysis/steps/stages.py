@@ -29,6 +29,12 @@ NOT_USED = {
 NOT_TAKEN_APART = "The numbers of this model are known only from the queries, keys and values on."
 
 _VECTORS, _CELLS = "B Q d_model", "B H Q K"
+DECAYING_STATE = r"m_{ij} = \beta_j\, q_i \cdot k_j \prod_{l=j+1}^{i} \alpha_l"
+DELTA_RULE = (
+    r"M = (Q K^\top \odot D)\,(I + \beta\,(K K^\top \odot D)_{j<i})^{-1}\,\beta,"
+    r"\enspace d_{ij} = \prod_{l=j+1}^{i} \alpha_l"
+)
+"""Mixing weights of linear attention, with the gates α and β: of a state that decays, and of the gated delta rule."""
 STAGES = {
     "embedding": ("Embedding", _VECTORS, r"E[\text{tokens}]"),
     "position": ("Position", _VECTORS, r"X_0 = E[\text{tokens}] + P"),
@@ -100,7 +106,7 @@ class Stage:
     @property
     def is_used(self) -> bool:
         """Whether the call has this stage, even if its numbers are unknown."""
-        return self.missing in (None, READ_ONLY, LINEAR, NOT_TAKEN_APART)
+        return self.missing in (None, READ_ONLY, NOT_TAKEN_APART)
 
     def matrix(self, key: str) -> Matrix:
         """Look up a table of the stage by its key."""
@@ -306,13 +312,15 @@ def _weights(call: _CallView) -> Iterator[Stage]:
     left = f" {counted(empty, 'row')} with no key left: '{step.scoring.empty_rows}'." if empty else ""
     largest = digits(weights.nan_to_num().max()) if weights.numel() else "0"
     changed = f"Each row became weights between 0 and 1 that sum to 1; the largest is {largest}.{left}"
-    if step.linear:
-        changed = (
-            f"No softmax: the {step.linear.rule} made weights from queries, keys and gates; {span(weights)}.{left}"
-        )
     table = call.table("weights", "weights", ("query", "key"), weights)
+    if step.linear:
+        changed = f"{step.linear.rule}: the weights go from {span(weights)}.{left} {step.linear.before}".rstrip()
+        table = call.table("mixing", "mixing weights", ("query", "key"), weights)
     blocked = None if step.mask is None else ~allowed & (table.values == 0)  # rows without an open key may have weights
-    yield call.stage("softmax", changed, replace(table, blocked=blocked))
+    stage = call.stage("softmax", f"{changed[:1].upper()}{changed[1:]}", replace(table, blocked=blocked))
+    if step.linear:
+        stage = replace(stage, title="Mixing weights", equation=DELTA_RULE if step.linear.is_delta else DECAYING_STATE)
+    yield stage
 
 
 def _outputs(call: _CallView) -> Iterator[Stage]:
@@ -373,14 +381,15 @@ def chain(
     windows = window_positions(queries, step.shape[2], "queries"), window_positions(keys, step.shape[3], "keys")
     call = _CallView(record, step, origin, head, sentence, *windows)
     parts = [_weights]
-    parts += [_heads, _scores, _outputs] if has_scores else []
+    parts += [] if record.read_only else [_heads, _outputs]
+    parts += [_scores] if has_scores else []
     parts += [] if origin is None else [_tokens]
     stages = {stage.key: stage for part in parts for stage in part(call)}
     unknown, missing = NOT_TAKEN_APART, NOT_USED
     if record.read_only:
         unknown, missing = READ_ONLY, {"mask": NOT_USED["mask"]}
     elif step.linear:
-        unknown, missing = LINEAR, {}
+        missing = dict.fromkeys(("adjust", *KEYS[KEYS.index("products") : KEYS.index("softmax")]), LINEAR)
     return tuple(stages.get(key) or call.stage(key, missing=missing.get(key, unknown)) for key in KEYS)
 
 

@@ -238,8 +238,9 @@ def _linking_heads(context: Context, query: int, key: int) -> None:
     names = (quoted_token(tokens[i].text, i) for tokens, i in zip(context.tokens, (query, key), strict=True))
     quiet("Weight from {} to {} in each head:".format(*names))
     table = cache.cached(rank)(context.record, query, key, sentence=context.sentence)
-    table = table[table["kind"] == context.site.kind][:MOST_LINKING]
-    for row in table.to_dict("records"):
+    table, mixing = table[table["kind"] == context.site.kind], context.record.step(context.site).mixing
+    alike = [context.record.step(Site(kind, layer)).mixing == mixing for kind, layer in table[["kind", "layer"]].values]
+    for row in table[alike][:MOST_LINKING].to_dict("records"):
         site, head, weight = Site(row["kind"], row["layer"]), int(row["head"]), f"{row['weight']:.2g}"
         options = {"type": "tertiary", "on_click": put, "kwargs": {"layer": site, "head": head, "cell": (query, key)}}
         st.button(f"{weight} · {site.head(head)}", key=f"links {site} {head}", **options)

@@ -49,6 +49,12 @@ WHY = {
     "output": "The output weights mix the heads and project to the size of the input, to which the result is added.",
 }
 """Purpose of each stage; the first sentence is shown above the tables of the stage."""
+LINEAR_WHY = {
+    "softmax": "Each row tells how much of each value a token takes. The weights come from queries, keys and gates; "
+    "they may be negative and do not sum to 1.",
+    "values": "Each query gets the sum of all values, each times its mixing weight.",
+}
+"""Purpose of a stage of linear attention, if it differs."""
 MOST_LISTED = 64
 """Maximum number of tokens to choose the row from a list; with more tokens, it is chosen by its number."""
 SIGNS = "Same signs of q and k in a dimension raise the score, opposite ones lower it; a row of q ∘ k adds up to q · k."
@@ -85,6 +91,16 @@ class HeadCall:
     def place(self) -> tuple[Record, Site, int]:
         """Record, site and head, the first arguments of many functions."""
         return self.record, self.context.site, self.head
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether the scores and each number of the softmax are known."""
+        return self.record.has_scores(self.context.site)
+
+    def why(self, stage: Stage) -> str:
+        """Purpose of a stage in this call."""
+        linear = self.record.step(self.context.site).linear
+        return (LINEAR_WHY.get(stage.key) if linear else None) or WHY[stage.key]
 
     @cached_property
     def row(self) -> Row:
@@ -140,7 +156,7 @@ def page(source: Source, request: Request) -> None:
     with right:
         _result(call, every[chosen])
         st.latex(every[chosen].equation)
-        more = WHY[every[chosen].key].partition(". ")[2]
+        more = call.why(every[chosen]).partition(". ")[2]
         quiet(*filter(None, (more, every[chosen].changed)))
     exports = ({} if figure is None else {"This step": figure}) | {"All steps": rail} | _row(call)
     with context.export:
@@ -157,7 +173,7 @@ def _call(context: Context) -> HeadCall:
 
     def with_row(choices: Choices, row: int) -> Choices:
         weights = context.record.step(context.site).weights(head, slice(row, row + 1), sentence=context.sentence)
-        return choices.put(cell=(row, int(weights[0].nan_to_num().argmax())))
+        return choices.put(cell=(row, int(weights[0].nan_to_num().abs().argmax())))
 
     if len(queries) > MOST_LISTED:
         options = {"value": query, "step": with_row, "visible": False, "width": 130}
@@ -205,6 +221,13 @@ def _question(call: HeadCall) -> None:
         quiet(call.context.source.read_only)
         return
     query, key = call.names
+    if not call.has_scores:
+        place = slice(call.query, call.query + 1), slice(call.key, call.key + 1)
+        step = call.record.step(call.context.site)
+        weight = digits(step.weights(call.head, *place, sentence=call.context.sentence)[0, 0])
+        block(f"How {query} takes {key} with the mixing weight {weight}, step by step", "large")
+        quiet(steps.LINEAR)
+        return
     weight = float(call.row.weights[call.index])
     share = f"{weight:.2g}" if 0 < weight < 0.0995 else in_cell(weight)
     block(f"How {query} gives {share} of its attention to {key}, step by step", "large")
@@ -245,7 +268,7 @@ def _stage_buttons(every: tuple[Stage, ...], chosen: int) -> None:
 
 def _stage(call: HeadCall, stage: Stage) -> Figure | None:
     """Draw one stage: a sentence about its purpose, and its tables."""
-    block(f"{WHY[stage.key].partition('. ')[0].removesuffix('.')}.", "large")
+    block(f"{call.why(stage).partition('. ')[0].removesuffix('.')}.", "large")
     if stage.missing:
         quiet(stage.missing)
     if not stage.matrices:
@@ -278,13 +301,13 @@ def _result(call: HeadCall, stage: Stage) -> None:
     if call.context.source.read_only:
         return
     query, key = call.names
-    if stage.key == "values":
+    if stage.key == "values" and call.has_scores:
         part, total = (float(numbers[0]) for numbers in (call.row.weighted_values[call.index], call.row.output))
         rest = digits(total - part)
         in_words(
             f"The first number of {query}:\n{digits(part)} from {key}\n+ {rest} from the others\n= {digits(total)}"
         )
-    elif KEYS.index("products") <= KEYS.index(stage.key) <= KEYS.index("softmax"):
+    elif KEYS.index("products") <= KEYS.index(stage.key) <= KEYS.index("softmax") and call.has_scores:
         lines = [line for name, line in arithmetic(call) if KEYS.index(name) <= KEYS.index(stage.key)]
         in_words("\n".join([f"{query} and {key}:", *lines]))
     else:
@@ -329,7 +352,7 @@ def arithmetic(call: HeadCall) -> list[tuple[str, str]]:
 def _row(call: HeadCall) -> dict[str, Figure]:
     """Draw the row as a table with a line per key, and its vectors in expanders; return figures by name."""
     context = call.context
-    if context.source.read_only:
+    if context.source.read_only or not call.has_scores:
         return {}
     row, keys = call.row, context.tokens[1]
     stage = steps.row_stage(row, call.record.step(context.site))

@@ -230,6 +230,7 @@ def _table(context: Context, rows: pd.DataFrame) -> None:
     columns = columns_of({name: (TITLES[name], _help_text(name)) for name in names}, "%.3f")
     columns["role"] = st.column_config.TextColumn("Role", help="?: by its weights on this text alone", width="medium")
     choose_row(context, rows, ["role", *names], columns, "heads")
+    quiet(*([NO_SHARES] if any(step.linear for step in context.record.steps) else ()))
     quiet("Select a row to choose its head; click the name of a column to sort by it, or point at it for its meaning.")
 
 
@@ -269,6 +270,13 @@ def choose_row(context: Context, rows: pd.DataFrame, names: list[str], columns: 
     )
 
 
+NO_SHARES = (
+    "Mixing weights of linear attention may be negative and do not sum to 1: "
+    "numbers that need shares of attention do not exist there."
+)
+"""Reason why most metrics of linear attention are empty."""
+
+
 def _meaning(name: str) -> str:
     """Return the meaning of a metric or effect as a sentence."""
     means = MEANINGS[name]
@@ -304,6 +312,9 @@ def _head_details(context: Context, swept: Sweep | None) -> None:
     if row is not None:
         filled = [name for name in MAIN if not pd.isna(row[name])]
         table([(TITLES[n], number(n, float(row[n])), _meaning(n)) for n in filled], numbers=(1,))
+    if record.step(site).linear:
+        quiet(NO_SHARES)
+        return
     with st.expander("Attention by distance", on_change="rerun", key="by distance") as fold:
         if fold.open:
             cost = estimate.of_maps(record.step(site))
