@@ -41,7 +41,7 @@ _HOMES = {
     "save": "files",
     "explore": "export.explore",
     "live": "api",
-    "same_run": "check.ways",
+    "same_run": "check.same_run",
     "leak_test": "check.moves",
     "show": "ui.live",
     "wrap": "sources.wrapped",

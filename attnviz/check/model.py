@@ -16,7 +16,7 @@ from attnviz.check import AXES, ArrayReport, Finding, Report, check, moves
 from attnviz.check.findings import SEVERITIES, status_of
 from attnviz.check.intent import kind_or_mask
 from attnviz.check.leaks import LeakTest
-from attnviz.check.ways import SameRun, same_run
+from attnviz.check.same_run import SameRun, same_run
 from attnviz.core.amounts import counted
 from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.edits import Edits, Site

@@ -38,8 +38,8 @@ class RunResult:
     """Comparison of a text run alone and in another way: with padding, beside other texts, or with a cache.
 
     Attributes:
-        run: way to run the text: one of `attnviz.check.ways.RUNS`, or "padding" or "batch".
-        cause: one of `attnviz.check.ways.CAUSES`; "" if no number differs at all.
+        run: way to run the text: one of `attnviz.check.same_run.RUNS`, or "padding" or "batch".
+        cause: one of `attnviz.check.same_run.CAUSES`; "" if no number differs at all.
         message: one or two sentences.
         fix: repair; "" if there is nothing to do.
         difference: largest change of an output, relative to its norm; 0 if the way was not tried.
