@@ -230,7 +230,8 @@ def _table(context: Context, rows: pd.DataFrame) -> None:
     columns = columns_of({name: (TITLES[name], _help_text(name)) for name in names}, "%.3f")
     columns["role"] = st.column_config.TextColumn("Role", help="?: by its weights on this text alone", width="medium")
     choose_row(context, rows, ["role", *names], columns, "heads")
-    quiet(*([NO_SHARES] if any(step.linear for step in context.record.steps) else ()))
+    if any(step.linear for step in context.record.steps) and not context.record.step(context.site).linear:
+        quiet(NO_SHARES)  # a chosen head of linear attention says it below
     quiet("Select a row to choose its head; click the name of a column to sort by it, or point at it for its meaning.")
 
 
