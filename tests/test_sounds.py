@@ -82,11 +82,11 @@ def test_channels_are_mixed_down(tmp_path):
         (wav()[:-100], "'a.wav' is cut. Save it again"),
         (wav(rate=1_000), "'a.wav' has 1,000 samples per second; 4,000 to 192,000 are read"),
         (wav(channels=9), "'a.wav' has 9 channels; 1 to 8 are read"),
-        (wav(samples=WAVES[:80]), "'a.wav' lasts 0.01 s; 0.1 to 60 s are read"),
-        (wav(1, samples=np.zeros(RATE * 61)), "'a.wav' lasts 61.00 s; 0.1 to 60 s are read. Cut it."),
+        (wav(samples=WAVES[:80]), "'a.wav' lasts 0.01 s; it must last 0.1 to 60 s"),
+        (wav(1, samples=np.zeros(RATE * 61)), "'a.wav' lasts 61.00 s; it must last 0.1 to 60 s."),
         (wav().replace(FORM, FORM[:-1] + b"\x06"), "'a.wav' is not an uncompressed WAV file"),
         (wav().replace(FORM, FORM[:-1] + b"\x03"), "'a.wav' is not an uncompressed WAV file"),
-        (wav(4, samples=WAVES).replace(FORM, FORM[:-1] + b"\x03"), "'a.wav' has the number nan; give floats within"),
+        (wav(4, samples=WAVES).replace(FORM, FORM[:-1] + b"\x03"), "'a.wav' has the value nan; give floats from -1"),
     ],
 )
 def test_what_is_no_sound_says_so(content, sentence):
@@ -98,8 +98,8 @@ def test_what_is_no_sound_says_so(content, sentence):
     ("arguments", "sentence"),
     [
         ((WAVES,), "The rate of a sound is None; give whole samples per second"),
-        ((WAVES * 3, RATE), "The sound has the number 3; give floats within -1 and 1"),
-        ((WAVES * np.nan, RATE), "The sound has the number nan"),
+        ((WAVES * 3, RATE), "The sound has the value 3; give floats from -1 to 1"),
+        ((WAVES * np.nan, RATE), "The sound has the value nan"),
         ((WAVES.reshape(1, 1, -1), RATE), r"numbers; given \(1, 1, 4000\) numbers of float64"),
         (({}, RATE), "A sound is a WAV file or numbers .*given 'dict'"),
         (("there-is-none.wav",), "'there-is-none.wav' cannot be read: No such file"),

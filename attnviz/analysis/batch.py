@@ -222,7 +222,10 @@ def sides_of(record: Record, step: Step) -> Sides:
 
 
 def token_counts(record: Record, step: Step, sentence: int) -> tuple[int, int]:
-    """Count the queries and the keys that are not padding, including positions beyond the text, but without a sink."""
+    """Count the queries and the keys that are not padding: tokens, and positions without a token, such as cached keys.
+
+    A sink is not counted.
+    """
     query_text, key_text = record.texts(step.site, sentence=sentence)
     queries, keys = step.shape[2], step.shape[3] - step.has_sink
     return queries - (len(query_text.tokens) - query_text.length), keys - (len(key_text.tokens) - key_text.length)

@@ -134,7 +134,8 @@ def contributions(
 ) -> Contributions:
     """Split the logit of a word after a position into contributions of all heads and other parts, which sum to it.
 
-    The "bias of values" of a head, (b_V + b_norm W_V) W_O, does not depend on the tokens attended to; it has a row.
+    The "bias of values" of a head, (b_V + b_norm W_V) W_O, does not depend on which tokens are attended to, so it has
+    a row of its own.
 
     Args:
         record: result of a run with `stream=True`, see `attnviz.analyze`.

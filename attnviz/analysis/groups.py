@@ -176,14 +176,16 @@ def as_tokens(tokens: Sequence[Token | str]) -> tuple[Token, ...]:
 
 
 def _is_merged(before: Token, token: Token, view: View, text: str) -> bool:
-    """Whether a view merges a token with the token before it, if both are in the same part of the text."""
+    """Whether a view merges a token with the one before it; it merges no tokens of different parts of the text."""
     if token.role != before.role:
         return False
     if view.parts:
         return token.segment == before.segment and (view.special == "show" or not (token.special or before.special))
     if token.special or before.special or token.segment != before.segment or token.box or before.box:
         return False
-    return not begins_sentence(before, token, text) if view.sentences else view.words and token.joined
+    if view.sentences:
+        return not begins_sentence(before, token, text)
+    return view.words and token.joined
 
 
 def stretch(spans: Spans) -> range:

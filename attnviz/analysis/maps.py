@@ -307,7 +307,8 @@ class Cells:
         states: `WEIGHT`, `BLOCKED`, `NAN` or `EMPTY` (the row has no open key; its weights follow the policy).
         reasons: distinct rules that block cells of the window.
         blocked: 0 for an open cell, i for a cell blocked by reasons[i - 1].
-        tile, tiles: cells per side of an entry, and for tiles of one head also where their largest weights are.
+        tile: cells per side of an entry.
+        tiles: for tiles of one head, the window with the positions of their largest weights; otherwise None.
     """
 
     queries: np.ndarray

@@ -57,7 +57,7 @@ class RowBlock:
     reasons: tuple[str, ...]
 
     def pooled(self, tile: int, names: dict[str, int]) -> "RowBlock":
-        """Pool the rows in tiles with their largest weights; `names` numbers the rules, and new rules are added."""
+        """Pool the rows into tiles, with the largest weight of each; `names` numbers the rules, and gets new rules."""
         numbers = np.array([0, *(names.setdefault(reason, len(names) + 1) for reason in self.reasons)])
         blocked = numbers[self.blocked]
         if tile == 1:

@@ -66,7 +66,8 @@ def build(
         model: name for `attnviz.load`, with its `settings`, or FILE.py:FUNCTION; or a source of this process.
         texts: file (one text per line, JSON lines or Parquet), or folder of such files.
         edits: changes to the attention, for a source of this process.
-        work: function that measures shards, such as an `Engine`; by default `here`, which uses this process.
+        work: function that measures shards, such as an `Engine`; by default `here`, which uses this process. Ignored
+            for a source, which is always measured in this process.
 
     Raises:
         InputError: if the folder holds another atlas, or the corpus changed.

@@ -237,7 +237,7 @@ def empty_rows_of(blocked: Tensor, scores: Tensor) -> str | None:
 
 
 def compact(mask: Tensor) -> Tensor:
-    """Reduce each axis before (Q, K) along which a mask is constant to size 1."""
+    """Shrink to size 1 each axis before (Q, K) along which a mask is constant."""
     for axis in range(mask.dim() - 2):
         first = mask.narrow(axis, 0, 1)
         if mask.shape[axis] > 1 and bool((mask == first).all()):

@@ -56,8 +56,10 @@ class Tracker:
 
     def num_heads(self) -> set[int]:
         """Find the possible head counts of the running module: `heads` of the user, else those in its attributes."""
-        place = self._places.now() if self.heads is None else None
-        return place.module_heads if place is not None else {self.heads} - {None}
+        if self.heads is not None:
+            return {self.heads}
+        place = self._places.now()
+        return set() if place is None else place.module_heads
 
     def lead(self, place: CallPlace, axes: tuple[int, ...]) -> Lead:
         """Determine which of the axes before (n, d) of a call hold sentences and heads; raise ShapeError if unclear."""

@@ -207,12 +207,12 @@ class Combination:
     """An explanation of a mask: its convention, the intent, and a set of mistakes.
 
     Attributes:
-        may_attend: checked mask, (B, H, Q, K), True = may attend, after `whole` is undone.
-        counts: cells that must be right, boolean (B or 1, 1, Q, K).
+        may_attend: checked mask, (B, H, Q, K), True = may attend; a mistake of the whole mask (`whole`) is undone.
+        counts: cells that are compared, boolean (B or 1, 1, Q, K).
         rules: intended mask without padding.
         offset: position of the first query.
         tokens: (B, K), True at tokens; None without padding.
-        mistakes: mistakes by the index of their part.
+        mistakes: index in `parts` of each part with a mistake, and the mistake.
         whole: mistake of the whole mask, "inverted" or "transposed"; "" for none.
     """
 

@@ -37,14 +37,15 @@ def _build(options: Namespace) -> int:
     memory = "auto" if options.memory is None else f"{options.memory:g}GB"
     dask = options.workers, options.scheduler, memory
     engine = atlas.Engine(*dask, on_dashboard=lambda address: terminal.note(f"Dask's dashboard: {address}"))
-    corpus = options.model, options.corpus, options.output
+    inputs = options.model, options.corpus, options.output
     content = atlas.Options(options.shard, options.keep, options.pairs, options.ablate)
     try:
-        result = atlas.build(*corpus, content, settings=settings, work=engine, report=draw_progress)
+        result = atlas.build(*inputs, content, settings=settings, work=engine, report=draw_progress)
     except OSError as error:
         reason = " ".join(str(error).split()).partition("Detail: ")
         why = f"{quoted(options.output, 200)} cannot be written: {reason[2] or reason[0]}."
-        raise InputError(f"{why} Finished shards are kept: after a repair, the same command continues.") from None
+        remedy = "Finished shards are kept: fix the problem, and run the same command again to continue."
+        raise InputError(f"{why} {remedy}") from None
     finally:
         if bar is not None:
             bar.close()

@@ -128,7 +128,7 @@ def thumbnail_chart(
 
 
 def thumbnail_tables(table: str, rows: Sequence[dict], labels: Sequence[tuple], *fields: str) -> dict[str, Table]:
-    """Build the tables of `thumbnail_chart`; `fields` are more fields of an image."""
+    """Build the tables of `thumbnail_chart`: `table` names that of the images, `fields` its additional columns."""
     beside = [dict(zip(BESIDE, label, strict=True)) for label in labels]
     return {table: marks.columns((*THUMBNAIL, *fields), rows), "labels": marks.columns(BESIDE, beside)}
 

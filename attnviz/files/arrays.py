@@ -261,8 +261,9 @@ def _step(
         findings = check(weights, kind="weights").findings
         notes += [finding.message for finding in findings if finding.severity != "note"]
     if query is not None and key is not None:
-        causal = weights is not None and mask is None and query.shape[2] == key.shape[2]
-        for candidate in (mask, Subsequent()) if causal else (mask,):
+        # weights without a mask may still be causal: compare them with both
+        may_be_causal = weights is not None and mask is None and query.shape[2] == key.shape[2]
+        for candidate in (mask, Subsequent()) if may_be_causal else (mask,):
             tap = Tap()
             values = key.new_zeros(*key.shape[:3], 1) if value is None else value
             tap.attend(query, key, values, site=site, mask=candidate, scoring=Scoring(scale=scale))
@@ -279,7 +280,7 @@ def _step(
         notes.append(f"{problem}: the weights are shown.")
     b, h, q, k = weights.shape
     if bool((weights < 0).any()):
-        raise InputError(f"The weights of {site} hold {float(weights.min()):.4g}; give weights from after the softmax.")
+        raise InputError(f"The weights of {site} hold {float(weights.min()):.4g}; pass the weights after the softmax.")
     if value is not None and value.shape[:3] != (b, h, k):
         raise InputError(f"The weights of {site} have shape {(b, h, q, k)} and the values {tuple(value.shape)}.")
     zeros = weights.new_zeros(b, h, max(q, k), 1)

@@ -197,11 +197,11 @@ def _sound(what: str, samples: Tensor, rate: int) -> Sound:
     if not 1 <= channels <= MOST_CHANNELS:
         raise InputError(f"{what} has {channels:,} channels; 1 to {MOST_CHANNELS} are read.")
     if not SHORTEST <= count / rate <= LONGEST:
-        raise InputError(f"{what} lasts {count / rate:,.2f} s; {SHORTEST:g} to {LONGEST:g} s are read. Cut it.")
+        raise InputError(f"{what} lasts {count / rate:,.2f} s; it must last {SHORTEST:g} to {LONGEST:g} s.")
     samples = samples.mean(0)
     loudest = float(samples.abs().max())
     if not loudest <= 1.0:
-        raise InputError(f"{what} has the number {loudest:g}; give floats within -1 and 1, or 16-bit whole numbers.")
+        raise InputError(f"{what} has the value {loudest:g}; give floats from -1 to 1, or 16-bit integers.")
     return Sound(spectrogram(samples, rate), count / rate, samples=samples.contiguous(), rate=rate)
 
 

@@ -396,7 +396,7 @@ def pad_sentences(sentences: Sequence[Sentence], name: str, id: int) -> tuple[Se
     """Pad sentences at the end to one length.
 
     Args:
-        name, id: text and id of the token of padding.
+        name, id: text and id of the padding token.
     """
     longest, rows = max(lengths_of(sentences), default=0), []
     for sentence in sentences:

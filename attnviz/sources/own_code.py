@@ -126,7 +126,7 @@ class Recorded(Saved):
 
 @contextmanager
 def errors_said() -> Iterator[None]:
-    """Context manager that turns an error of a user's code into one sentence; errors of attnviz pass unchanged.
+    """Report an error of a user's code in a `with` block as one sentence; errors of attnviz pass unchanged.
 
     Raises:
         InputError: if the code raises, with the innermost line of the user's code.

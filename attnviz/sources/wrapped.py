@@ -89,7 +89,7 @@ class Code:
     heads: int | None
 
     def word(self, id: int) -> str:
-        """String of an id; its number if there is none."""
+        """Return the string of an id; "#" and the id if it has none."""
         if callable(self.words):
             with errors_said():
                 string = self.words([id])

@@ -28,7 +28,7 @@ def ideals(ids: Tensor) -> dict[Head, tuple[str, str, Tensor]]:
     previous, second = _add_first(probe.back(ids), ids), _add_first(probe.back(ids, 2), ids)
     same = "every earlier place of the same token, and its own, evenly"
     follows = "what came right after earlier places of the same token; else the first token"
-    same_previous = "tokens that come after the same token as this one does, itself among them, evenly"
+    same_previous = "all tokens so far that follow the same token as this one, itself included, evenly"
     return {
         (lower, 0): ("previous token", "the token just before", previous),
         (lower, 1): ("first token", "the first token", probe.first(ids)),

@@ -91,23 +91,26 @@ def scenes(generator: Generator, number: int) -> Scenes:
     relation = torch.randint(len(RELATIONS), (number,), generator=generator)
     radius = uniform(0.1, 0.155, 3)
     outer = radius * torch.tensor(OUTER)[kind] + 0.01
-    both = outer[:, 0] + outer[:, 1]
+
+    # the red and the blue shape, not touching
+    touching = outer[:, 0] + outer[:, 1]  # distance between their centers if they touch
     direction = relation * math.pi / 2 + math.radians(32) * uniform(-1, 1)
     offset = torch.stack((direction.cos(), direction.sin()), 1)  # from red to blue
-    longest = ((0.97 - both) / offset.abs().amax(1)).clamp(max=0.65)
-    offset = offset * (both + 0.02 + (longest - both - 0.02).clamp(min=0) * uniform(0, 1)).unsqueeze(1)
-    low = torch.maximum(outer[:, :1], outer[:, 1:2] - offset)
-    high = torch.minimum(1 - outer[:, :1], 1 - outer[:, 1:2] - offset)
-    red = low + (high - low) * uniform(0, 1, 2)
+    longest = ((0.97 - touching) / offset.abs().amax(1)).clamp(max=0.65)  # both fit into the picture
+    offset = offset * (touching + 0.02 + (longest - touching - 0.02).clamp(min=0) * uniform(0, 1)).unsqueeze(1)
+    lowest = torch.maximum(outer[:, :1], outer[:, 1:2] - offset)
+    highest = torch.minimum(1 - outer[:, :1], 1 - outer[:, 1:2] - offset)
+    red = lowest + (highest - lowest) * uniform(0, 1, 2)
     pair = torch.stack((red, red + offset), 1)
 
-    tried = uniform(0.16, 0.84, 12, 2)
-    room = (torch.cdist(tried, pair) - outer[:, :2].unsqueeze(1)).amin(2) - outer[:, 2:]
-    best = room.argmax(1)
-    third = tried[torch.arange(number), best]
-    absent = (room.amax(1) < 0.02) | (uniform(0, 1) < 0.4)
+    # the third shape, at the one of 12 random places that is farthest from both
+    candidates = uniform(0.16, 0.84, 12, 2)
+    clearance = (torch.cdist(candidates, pair) - outer[:, :2].unsqueeze(1)).amin(2) - outer[:, 2:]
+    third = candidates[torch.arange(number), clearance.argmax(1)]
+    absent = (clearance.amax(1) < 0.02) | (uniform(0, 1) < 0.4)
     radius[:, 2] = torch.where(absent, 0.0, radius[:, 2])
 
+    # colors
     hue = torch.stack([uniform(*hues) for hues in HUES], 1)
     ground = rgb(uniform(0, 1, 2), uniform(0.05, 0.3, 2), uniform(0.3, 0.97, 1).expand(-1, 2) + uniform(-0.08, 0.03, 2))
     return Scenes(

@@ -269,11 +269,13 @@ class Writer(Dice):
 
     def modifier(self, subject: _Subject) -> None:
         """Write a modifier between a subject and its verb, mostly with a noun of the other number."""
-        plural = subject.noun.plural == self.chance(0.2)
+        keeps_number = self.chance(0.2)
+        plural = subject.noun.plural if keeps_number else not subject.noun.plural
         if subject.noun.group != "people" and self.chance(0.2):
             self.say("that")
             people = [noun for noun in NOUNS if noun.plural == plural and noun.group == "people"]
-            self.name_or_phrase(self.choose([*people, *(() if plural else NAMES[::2])]))
+            names = () if plural else NAMES[::2]  # half of the names, so that nouns stay more frequent
+            self.name_or_phrase(self.choose([*people, *names]))
             self.say(self.choose(DEEDS["people"]).form(plural, self.past))
         elif subject.kind in BELONGING and self.chance(0.65):
             preposition, *nouns = BELONGING[subject.kind]

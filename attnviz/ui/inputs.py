@@ -147,7 +147,7 @@ def _load_named_model() -> None:
         def take_typed_name() -> None:
             change(lambda choices: _with_model(choices, st.session_state["model name"]))
 
-        label = "Name of a model of Hugging Face (gpt2, org/name, org/name@revision), or the path of a folder"
+        label = "Name of a Hugging Face model (gpt2, org/name, org/name@revision), or the path to a folder"
         st.text_input(label, key="model name", placeholder="org/name", on_change=take_typed_name, width=560)
     if name in (None, OTHER):
         return

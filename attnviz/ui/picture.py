@@ -24,10 +24,10 @@ def picture(
     on_escape: Callable[[], None] | None = None,
     on_drag: Callable[[dict], None] | None = None,
 ) -> None:
-    """Draw a figure in its own frame, or its progress while the figure takes long.
+    """Draw a figure in its own frame, or a progress display while it is being computed.
 
     Args:
-        key: name of the picture, for its widget and the number of its clicks.
+        key: name of the picture, under which its widget and its number of clicks are kept.
         select: name of the selection in the chart.
         on_click: function to call with the fields of the clicked mark, once for each click.
         on_escape: function to call when Escape clears the selection.
@@ -44,6 +44,7 @@ def picture(
     except (TooLong, Busy) as error:
         note(str(error), "notice")
         return
+    # a spec with `marks` is full Vega, for a large map in pixels; Vega-Lite has none
     name = f"{key} {'pixels' if 'marks' in screen.spec else 'marks'}"
 
     def report() -> None:

@@ -205,16 +205,17 @@ def _signals(size: Size, tile: int) -> list[dict]:
 
 def _words(size: Size, numbers: tuple[tuple[str, str], ...], tile: int) -> list[dict]:
     """Build signals with the text about the cell under the pointer; "…" while its numbers are loading."""
-    there = "length(data('read')) && data('read')[0].of === pointed_meta.read"
+    is_loaded = "length(data('read')) && data('read')[0].of === pointed_meta.read"
     words = [f"'{title} ' + {number_of(name, FORMATS.get(name, '.6f'))}" for name, title in numbers]
     words += ["'from query ' + pointed_query + ' to key ' + pointed_key"] if tile > 1 else []
+    # `saying` is the index of a state's text; in "source", these texts follow the rows, the columns and one row of meta
     words.append(f"(data('source')[{size.rows + size.columns + 1} + saying] || {{}}).name")
     updates = {
-        name: _cell_code(f"data('read')[0].{name}", size.rows * size.columns, f"at < 0 || !({there})")
+        name: _cell_code(f"data('read')[0].{name}", size.rows * size.columns, f"at < 0 || !({is_loaded})")
         for name in (*dict(numbers), "saying")
     }
     text = " + '   ·   ' + ".join(words)
-    updates["what"] = f"at < 0 ? '' : {there} ? {text} : '…'"
+    updates["what"] = f"at < 0 ? '' : {is_loaded} ? {text} : '…'"
     return [{"name": name, "update": update} for name, update in updates.items()]
 
 

@@ -100,7 +100,7 @@ class Mask(ABC):
         return parameters(cls)
 
     def code(self, writer: Any) -> Any:
-        """Write the mask as code for a `writing.MaskWriter`: its printed predicate, or None without a short formula."""
+        """Write the predicate of the mask as code for a `writing.MaskWriter`; None if it has no keyword (operators)."""
         return writer.write_predicate(self.allows) if getattr(self, "keyword", "") else None
 
     @property

@@ -261,8 +261,8 @@ class HuggingFace(Pretrained):
 
         Raises:
             InputError: if edits cannot act in this model or at a head; if there are `targets` but the model writes no
-                second text; or if the run needs more memory than is free, with both numbers.
-            AttnvizError: if the model fails, with the sentence to send us.
+                second text; or if the run needs more memory than is free; the message has both amounts.
+            AttnvizError: if the model fails; the message says what to report to us.
         """
         self.check_targets(targets)
         loaded = self.loaded

@@ -232,9 +232,9 @@ def _capture_trial(loaded: Loaded) -> Trial:
     width, steps = _width(loaded, running.hidden(output), model_inputs), ()
     with suppress(AttnvizError):  # no attention call was captured
         steps = captured.steps
-    layers, unseen = _not_shown(output, {step.site: step.site.layer for step in steps})
+    partly_shown, unseen = _not_shown(output, {step.site: step.site.layer for step in steps})
     is_partial = any(call.why_not for call in captured.calls) or any(step.weights_only for step in steps)
-    if not steps or is_partial or layers or not _are_whole(steps, model_inputs):
+    if not steps or is_partial or partly_shown or not _are_whole(steps, model_inputs):
         what = "has no attention that is one map of all queries and keys, so attnviz cannot show it"
         raise InputError(f"{faults.name(loaded.name)} ({type(model).__name__}) {what}.")
     return Trial({step.site: step.num_heads for step in steps}, width, unseen, calls=captured.sites)
@@ -284,7 +284,8 @@ def _not_shown(
         lists: lists of modules, one of which may hold the layers in the order of `layer_numbers`.
 
     Returns:
-        The layer numbers, for each kind of attention that is only partly shown, and the sentence; None if all is shown.
+        The layer numbers of the sites whose kind of attention is only partly shown, and the description; None if all is
+        shown.
     """
     if hasattr(output, "decoder_hidden_states"):
         layers = {kind: getattr(output, f"{kind}_hidden_states", None) for kind in ("encoder", "decoder")}

@@ -242,8 +242,8 @@ class Neighborhood(Mask):
         query_index, key_index = query // self.step, key // self.step  # within the group
         last = (self.length - 1 - query % self.step) // self.step  # last index of the group
         first_key = query_index - self.size // 2
-        after_start = (key_index >= first_key) | (key_index > last - self.size)
-        before_end = (key_index < first_key + self.size) | (key_index < self.size)
+        after_start = (key_index >= first_key) | (key_index > last - self.size)  # at the end: the last `size`
+        before_end = (key_index < first_key + self.size) | (key_index < self.size)  # at the start: the first `size`
         return in_group & after_start & before_end
 
 

@@ -22,7 +22,7 @@ from attnviz.ui.toolbar import Context, toolbar
 
 CIRCUITS = {
     "copying": ("Copying", "OV circuit, from -1 to 1. 1: attention to a token makes the same token more probable."),
-    "eigenvalue": ("Largest eigenvalue", "OV circuit: real part of the eigenvalue with the largest size."),
+    "eigenvalue": ("Largest eigenvalue", "OV circuit: real part of the eigenvalue with the largest absolute value."),
     "previous_token": ("Previous token", "QK circuit of the vectors of positions: mean weight on the position before."),
     "induction": (
         "Induction",

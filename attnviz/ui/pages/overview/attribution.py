@@ -294,7 +294,7 @@ def _weight_gradients(context: Context, computed: Relevance, *, signed: bool) ->
     """Draw gradient × weight of the chosen head, and the relevance of each token after a layer."""
     if not isinstance(context.head, int):
         raise InputError("Gradients are shown for one head: choose one above.")
-    quiet("On which weights, and through these on which tokens, does the logit of the chosen word depend?")
+    quiet("On which weights does the logit of the chosen word depend, and through them on which tokens?")
     record, style = context.record, {"dark": context.dark}
     head = figures.relevance(record, computed, context.site, context.head, signed=signed, **style)
     with st.container(horizontal=True, gap="large"):
