@@ -182,7 +182,11 @@ class _Heads:
 
     @cached_property
     def reads(self) -> dict[str, Tensor | None]:
-        """W_Q W_Kᵀ, W_K W_Qᵀ and W_V W_O for "q", "k" and "v", (H, d_model, d), made smaller as in `writes`."""
+        """Matrices by which a head reads the stream for queries "q", keys "k" and values "v", (H, d_model, d).
+
+        They are W_Q Rᵀ, W_K Rᵀ and W_V Rᵀ with Frobenius norm 1, where R makes them give the same norms as W_Q W_Kᵀ,
+        W_K W_Qᵀ and W_V W_O: for "q", R = `_square_root(W_K)` and ‖X W_Q Rᵀ‖ = ‖X W_Q W_Kᵀ‖, as in `writes`.
+        """
         pairs = {"q": (self.query, self.key), "k": (self.key, self.query), "v": (self.value, self.output.mT)}
         return {
             kind: None if left is None or right is None else _normalize(left @ _square_root(right).mT)

@@ -117,7 +117,7 @@ def _weight_text(weight: float) -> str:
 
 
 def named(groups: Groups, i: int) -> str:
-    """Write the name of row or column `i` for a sentence."""
+    """Return the name of row or column `i` as it is used in a description."""
     return quoted_token(groups.labels[i], groups.place(i))
 
 

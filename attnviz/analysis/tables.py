@@ -77,10 +77,10 @@ def change_table(before: Record, after: Record, *, sentence: int = 0) -> pd.Data
 
 
 def comparison_table(both: AlignedPair) -> pd.DataFrame:
-    """Make a table with a row per cell of two aligned maps: positions and tokens in both, a, b, difference, variation.
+    """Make a table with a row per cell of two aligned maps, with the positions and tokens in each map.
 
-    `variation` is the total variation of the whole row. Positions missing from a map are empty. Above `MOST_CELLS`
-    cells, only the `STRONGEST` largest differences of each row are listed.
+    The numbers are `a`, `b`, `difference`, and `variation`, the total variation of the whole row. Positions missing
+    from a map are empty. Above `MOST_CELLS` cells, only the `STRONGEST` largest differences of each row are listed.
     """
     count = _count(len(both.rows)) if len(both.rows) * len(both.columns) > MOST_CELLS else None
     parts = []

@@ -168,10 +168,10 @@ def measure(
 
 
 def _tokens(record: Record, step: Step, numbers: dict[str, int]) -> Tokens:
-    """Collect the tokens at queries and keys of a step, with ids of their texts; a new text gets the next id."""
-    sides_of_texts = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
-    sides = ([[numbers.setdefault(t.text, len(numbers)) for t in both[i]] for both in sides_of_texts] for i in (0, 1))
-    return batch.sides_of(record, step), *map(torch.tensor, sides)
+    """Collect the tokens at queries and keys of a step, and number their strings; a new string gets the next number."""
+    sides = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
+    numbered = ([[numbers.setdefault(t.text, len(numbers)) for t in side[i]] for side in sides] for i in (0, 1))
+    return batch.sides_of(record, step), *map(torch.tensor, numbered)
 
 
 def _add_run(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, rows: np.ndarray, options: Options) -> None:

@@ -249,36 +249,49 @@ LOST = "lost"
 """Marker for tensors that were computed from scores, but in a way that is not tracked."""
 ENDS = frozenset("layer_norm group_norm conv1d conv2d mean amax max norm sum".split())
 """Functions whose result no longer counts as scores."""
+JOINS = ("cat", "concat")
 
 
 def carry(
     tracked: WeakTensorKeyDictionary, func: Callable, name: str, args: tuple, kwargs: dict[str, Any], result: Tensor
 ) -> None:
-    """Track the result of a function from its arguments. `tracked` holds the `Scores` of a tensor, `LOST`, or the
-    number by which queries or keys were multiplied."""
-    is_join = name in ("cat", "concat")
-    tensors = [argument for argument in (args[0] if is_join else args) if isinstance(argument, Tensor)]
-    source = next((tensor for tensor in tensors if tensor in tracked), None)
-    form = None if source is None else tracked[source]
-    is_same = source is not None and result.shape == source.shape
-    if isinstance(form, Scores | str):
-        otherwise = LOST if name not in ENDS and (name != "linear" or is_same) else None
-        if form == LOST:
-            form = None
-        elif is_join:
-            form = form.append_sink(args, kwargs, result)
-        elif name in VIEWS and result.numel() == source.numel() and not form.has_sink:
-            form = form.change_view(func, args, kwargs, result)
-        else:
-            form = form.apply(name, source, args, kwargs) if is_same else None
-        form = form or otherwise
+    """Note what the result of a function is, given what is known of its arguments.
+
+    Args:
+        tracked: what is known of tensors: `Scores`, `LOST`, or the number by which queries or keys were multiplied.
+    """
+    arguments = args[0] if name in JOINS else args
+    source = next((tensor for tensor in arguments if isinstance(tensor, Tensor) and tensor in tracked), None)
+    known = None if source is None else tracked[source]
+    if isinstance(known, Scores | str):
+        known = _known_scores(known, source, func, name, args, kwargs, result)
     else:
-        number = next((argument for argument in args[:2] if type(argument) in (int, float)), None)
-        if number and (name in TIMES or (name in OVER and number is args[1])):
-            form = (form or 1.0) * (number if name in TIMES else 1 / number)
-        elif name not in VIEWS | CASTS:
-            form = None
-    if form is not None:
-        tracked[result] = form
+        known = _known_factor(known, name, args)
+    if known is not None:
+        tracked[result] = known
     elif result in tracked:
         del tracked[result]
+
+
+def _known_scores(
+    known: Scores | str, source: Tensor, func: Callable, name: str, args: tuple, kwargs: dict[str, Any], result: Tensor
+) -> Scores | str | None:
+    """Find the form of a result that was computed from the scores `source`: `LOST`, or None if it is not scores."""
+    is_same, scores = result.shape == source.shape, None
+    if isinstance(known, Scores):
+        if name in JOINS:
+            scores = known.append_sink(args, kwargs, result)
+        elif name in VIEWS and result.numel() == source.numel() and not known.has_sink:
+            scores = known.change_view(func, args, kwargs, result)
+        elif is_same:
+            scores = known.apply(name, source, args, kwargs)
+    is_end = name in ENDS or (name == "linear" and not is_same)
+    return scores or (None if is_end else LOST)
+
+
+def _known_factor(factor: float | None, name: str, args: tuple) -> float | None:
+    """Find the number by which a result was multiplied, if `factor` is the one of its argument; None for none."""
+    number = next((argument for argument in args[:2] if type(argument) in (int, float)), None)
+    if number and (name in TIMES or (name in OVER and number is args[1])):
+        return (factor or 1.0) * (number if name in TIMES else 1 / number)
+    return factor if name in VIEWS | CASTS else None

@@ -122,7 +122,7 @@ class RowEnd:
 
     @property
     def width(self) -> int:
-        """Pixels of the column, in steps."""
+        """Width of the column in pixels: the next multiple of 40 above its widest text."""
         return 40 * (1 + int(self.widest) // 40)
 
 

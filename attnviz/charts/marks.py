@@ -240,7 +240,10 @@ def written_out(view: dict[str, Any], data: dict[str, Table], table: str = "meta
 
 
 def entry(entries: Sequence[LegendEntry]) -> Table:
-    """Build the table of legend lines; without lines, it has an invisible one, because an empty legend has no size."""
+    """Build the table of legend lines; without lines, it has an invisible one, because an empty legend has no size.
+
+    Vega merges equal values of a scale, so a number, empty moves and opacities make texts, paths and colors unique.
+    """
     entries = entries or [LegendEntry("", "", "transparent", "transparent")]
     return {
         "says": [f"{i:02d} {line.text}" for i, line in enumerate(entries)],
@@ -251,7 +254,7 @@ def entry(entries: Sequence[LegendEntry]) -> Table:
 
 
 def _distinct_color(color: str, i: int) -> str:
-    """Make the color of line `i` unique by a slightly lower opacity, because Vega merges equal values of a scale."""
+    """Make the color of line `i` unique by a slightly lower opacity."""
     return f"{color}{255 - i:02x}" if color.startswith("#") else color
 
 
@@ -335,7 +338,7 @@ def ramp_spec(ramp: Ramp, colors: Sequence[str], where: Spec, table: str = "meta
 
 
 def signs_spec(where: Spec, table: str = "legend") -> Spec:
-    """Build invisible points that carry a legend of signs, with texts, paths and colors from a table."""
+    """Build invisible points that carry a legend with a symbol per line; a table has its texts, paths and colors."""
     legend = {
         "title": None,
         "direction": "vertical",

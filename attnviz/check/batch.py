@@ -89,7 +89,7 @@ def check_batch(
 
 
 def _is_target(ids: Tensor, labels: Tensor) -> bool:
-    """Whether labels belong to another text: their length differs, or most are used and none is its own or next id."""
+    """Whether labels are of another text: not as long, or mostly not ignored and none is the id at it or after it."""
     if labels.dim() != 2 or labels.shape != ids.shape:
         return labels.dim() == 2 and len(labels) == len(ids)
     used = labels != IGNORED

@@ -162,13 +162,14 @@ def _difference(options: Namespace, inputs: Inputs) -> Figure:
             ways = "'text=Another text', 'layer=c1&head=2', step=0 or model=story"
             raise InputError(f"A and B are the same; compare with {ways}, or change something, such as --off 0.1.")
         request = request.unchanged
-    other = source
+    other = source  # the source of B
     if "model" in b.chosen:
         other = source_of(Choices({"model": b["model"], "step": b["step"]}))
     elif b["step"] is not None:
         other = source_of(inputs.choices.put(step=b["step"]))
     has_text = b["text"] is not None or b["picture"] is not None
-    if has_text or (request.answer and "model" in b.chosen):  # ids differ between models
+    # an answer is token ids, which differ between models, so another model reads text and answer of A as one text
+    if has_text or (request.answer and "model" in b.chosen):
         texts = b if has_text else Choices({"text": record.sentences[a.sentence].text})
         paths = [api.EXAMPLES.get(b["picture"], b["picture"])] if b["picture"] is not None else []
         pictures = request.pictures[:1] if b["text"] is not None else ()
@@ -177,8 +178,9 @@ def _difference(options: Namespace, inputs: Inputs) -> Figure:
     run = api.analyze(request.unchanged if other.read_only else request, other)
     if source.id == other.id and source is not other and a.record.targets not in ((), run.targets):
         run = other.run(run.sentences, run.edits, a.record.targets)  # with the words of A, so that rows match
-    head = inputs.head if b["layer"] is None else 0
-    head = b["head"] if "head" in b.chosen else head
+    head = b["head"]
+    if "head" not in b.chosen:
+        head = inputs.head if b["layer"] is None else 0
     comparison = beside(a, Side(run, b["layer"] or a.site, head, 0 if has_text else a.sentence))
     cell, _ = _cell_and_zoom(inputs.choices, len(comparison.rows), len(comparison.columns))
     return figures.difference(comparison, dark=options.dark, **cell)

@@ -144,7 +144,7 @@ class Tap:
             raise InputError(f"{what}. Switch heads off, add a mask, or choose a layer with softmax attention.")
 
     def _remake(self, step: Step) -> tuple[Tensor, Tensor]:
-        """Compute the output of linear attention from its map, in blocks of rows, and the log-sum-exp: 0 or -inf."""
+        """Compute the output of linear attention; with no softmax, its log-sum-exp is 0, or -inf if no key is open."""
         queries, keys = step.shape[2:]
         size = queries if self.attention is not None else max(1, BLOCK // max(1, keys))
         outputs, sums = [], []

@@ -43,10 +43,10 @@ GAP, LABEL = 14, 20
 """Pixels between the thumbnails of a call, and above each thumbnail for its label."""
 
 WIDTH, HIGH = 980, 480
-"""Pixels for all heads of a model: maximum width; height that is exceeded to keep thumbnails of LARGEST pixels."""
+"""Pixels for all heads of a model: maximum width; height that is exceeded to keep thumbnails of USUAL_SIDE."""
 
-LARGE, LARGEST, SMALLEST, SPACE = 190, 96, 26, 10
-"""Side of a thumbnail in pixels: for few heads, for many heads, and at least; pixels between two thumbnails."""
+MAX_SIDE, USUAL_SIDE, MIN_SIDE, SPACE = 190, 96, 26, 10
+"""Side of a thumbnail in pixels: at most, usual for many heads, and at least; pixels between two thumbnails."""
 
 FEW, ORDERED, ACROSS = 4, 170, 8
 """Heads in a given order: maximum number of heads drawn large, their side in pixels, small thumbnails per row."""
@@ -353,7 +353,7 @@ class ModelHeads(Thumbnails):
         if self.order is not None:
             are_few, names = len(self.order) <= FEW, [site.brief(head) for site, head in self.order]
             texts = ["\n".join(lines) for lines in zip(names, self.captions, strict=True)] if self.captions else names
-            across, side = max(1, min(len(names), 2 if are_few else ACROSS)), ORDERED if are_few else LARGEST
+            across, side = max(1, min(len(names), 2 if are_few else ACROSS)), ORDERED if are_few else USUAL_SIDE
             return in_rows(self.order, texts, across, side, side, (2 if self.captions else 1) * LINE + 3)
         return _layer_layout(self.record)
 
@@ -362,8 +362,8 @@ def _layer_layout(record: Record) -> Layout:
     """Lay out a row of heads for each attention call, kind by kind, with larger thumbnails if all fit on a screen."""
     steps, kinds = record.steps, [*dict.fromkeys(step.site.kind for step in record.steps)]
     most = max((step.num_heads for step in steps), default=1)
-    tall = (HIGH - ABOVE * len(kinds)) // max(1, len(steps)) - SPACE
-    side = max(SMALLEST, min((WIDTH - LEFT) // most - SPACE, LARGE, max(LARGEST, tall)))
+    side_that_fits = (HIGH - ABOVE * len(kinds)) // max(1, len(steps)) - SPACE
+    side = max(MIN_SIDE, min((WIDTH - LEFT) // most - SPACE, MAX_SIDE, max(USUAL_SIDE, side_that_fits)))
     step, y, thumbnails, labels = side + SPACE, 0, [], []
     for kind in kinds:
         calls = [call for call in steps if call.site.kind == kind]

@@ -217,7 +217,7 @@ class StepsOverview(HeadSteps):
 
 @dataclass(frozen=True, eq=False)
 class StageTables(HeadSteps):
-    """Tables of one stage in full size, under each other, with labels of tokens and dimensions.
+    """Tables of one stage in full size, one below the other, with labels of tokens and dimensions.
 
     A click selects a cell under the name "cell" with the fields query, key and rev; -1 if the table has no such axis.
 
@@ -237,7 +237,7 @@ class StageTables(HeadSteps):
         return f"{self.stage.title}. {self.stage.missing or self.stage.changed}".strip()
 
     def draw(self) -> Views:
-        """Draw the tables under each other; a table with a single column is right of the previous table."""
+        """Draw the tables one below the other; a table with a single column goes to the right of the one before it."""
         rows: list[list[Grid]] = []
         for matrix, grid in zip(self.matrices, self.grids, strict=True):
             if rows and _is_column(matrix):

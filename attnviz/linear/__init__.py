@@ -29,9 +29,9 @@ class LinearMap:
     Attributes:
         rule: name of the layer's rule, such as "gated delta rule".
         before: sentence on the operations that made queries, keys and values; "" if there were none.
-        decay: logarithm of the factor of the state before each token, at most 0, (B, H, n), or (B, H, n, d_k) if each
-            channel has its own.
-        gain: factor of the update of the state by each token, (B, H, n).
+        decay: logarithm of the factor by which the state is multiplied before a token is added to it, at most 0,
+            (B, H, n), or (B, H, n, d_k) if each channel has its own.
+        gain: factor by which the update that each token adds to the state is multiplied, (B, H, n).
         is_delta: whether the state forgets what it holds for a key before it stores the key's value.
         skip: weight of each token's own value that is added on the diagonal, (H,); None for none.
     """

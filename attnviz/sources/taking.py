@@ -61,7 +61,7 @@ def _check_lengths(take: Take, own: Sentence, other: Sentence) -> None:
 
 
 def _tensors(part: str, step: Step, row: int | None) -> dict[str, Tensor]:
-    """Tensors of a step that a `Take` of a part needs; for a pattern at one position, the row of its scores."""
+    """Return the tensors from which another run takes `part` of a step; with `row`, only the scores of this row."""
     keys = step.shape[3] - step.has_sink
     if row is not None:
         everything = Area(rows=slice(row, row + 1), columns=slice(keys))

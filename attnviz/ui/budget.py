@@ -26,9 +26,9 @@ SECONDS, GIGABYTES = "ATTNVIZ_SECONDS", "ATTNVIZ_GB"
 
 USUAL = {SECONDS: 120.0, GIGABYTES: 2.0}
 
-EMPTIED = 10.0
+SECONDS_BETWEEN = 10.0
 """Seconds between two attempts to free memory, as one attempt takes as long as ten runs."""
-_emptied = -math.inf  # time of the last attempt
+_last_freed = -math.inf  # time of the last attempt
 
 SHARE = 8
 """Divisor of a public server's memory that gives the limit of one run: the app itself takes half of 1 GB."""
@@ -70,23 +70,23 @@ def memory() -> int:
     return int(1e9 * _number(GIGABYTES)) // (SHARE if public() else 1)
 
 
-def check_memory(needed: int, let_go: Callable[[], object]) -> None:
+def check_memory(needed: int, free: Callable[[], object]) -> None:
     """Check that a public server has `needed` bytes of memory left; on other servers do nothing.
 
     Args:
-        let_go: function that frees memory; it is called if there is too little, and then the check is repeated.
+        free: function that frees memory; called if there is too little, but not again within SECONDS_BETWEEN.
 
     Raises:
         Busy: if there is still too little memory.
     """
-    global _emptied
+    global _last_freed
     if not public():
         return
     most = int(1e9 * _number(GIGABYTES)) - needed
-    if used_bytes() > most and time.monotonic() > _emptied + EMPTIED:
-        let_go()
+    if used_bytes() > most and time.monotonic() > _last_freed + SECONDS_BETWEEN:
+        free()
         give_back()
-        _emptied = time.monotonic()
+        _last_freed = time.monotonic()
     if used_bytes() > most:
         raise Busy("This server has no memory left for another run; try again in a minute.")
 

@@ -81,7 +81,7 @@ def public() -> Public | None:
     if os.environ.get(PUBLIC, "") in ("", "0"):
         if names or pages:
             raise InputError(
-                "Other host names and framing pages belong to a public app: add --public, or set ATTNVIZ_PUBLIC=1."
+                "Only a public app has extra host names or pages that embed it: add --public, or set ATTNVIZ_PUBLIC=1."
             )
         return None
     return Public(names, pages)

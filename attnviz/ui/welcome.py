@@ -14,7 +14,7 @@ from attnviz.ui.text import block
 
 @dataclass(frozen=True)
 class FirstStep:
-    """Choices to open, as the parameters of a link, and a question that the picture answers."""
+    """Suggestion for a first visit: the parameters of a link into the app, and a question that its picture answers."""
 
     icon: str
     link: str

@@ -220,7 +220,7 @@ def test_a_name_that_is_none_is_refused_with_one_that_is(name, value, monkeypatc
         preset(monkeypatch, PUBLIC="1", **{name: value})
 
 
-NOT_PUBLIC = "Other host names and framing pages belong to a public app: add --public, or set ATTNVIZ_PUBLIC=1."
+NOT_PUBLIC = "Only a public app has extra host names or pages that embed it: add --public, or set ATTNVIZ_PUBLIC=1."
 FLAGS = "--public --host-name x.hf.space --host-name *.example.org --framed-by https://huggingface.co --memory 2GB"
 
 

@@ -151,7 +151,7 @@ def test_a_public_server_without_memory_lets_go_of_what_it_keeps_and_then_refuse
     opened(model="constructed", text=TEXT)
     before = cache.SHARED.bytes
     used[0] = 1_000_000_000
-    monkeypatch.setattr(budget, "EMPTIED", 0.0)
+    monkeypatch.setattr(budget, "SECONDS_BETWEEN", 0.0)
 
     app = opened(model="constructed", text=f"{TEXT} the mat")
 

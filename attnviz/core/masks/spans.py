@@ -14,9 +14,9 @@ from torch import Tensor
 
 
 class Span:
-    """A range of integers from `low` to `high`. A truth value is 1 to 1 (true), 0 to 0 (false) or 0 to 1 (unknown).
+    """A range of integers from `low` to `high`; as a truth value 1 to 1 (true), 0 to 0 (false) or 0 to 1 (unknown).
 
-    The methods from `is_in` on compute the functions below, which have the same names.
+    A comparison is Span(true for all pairs, true for some pair). The methods from `is_in` on are the functions below.
     """
 
     __slots__ = ("high", "low")
@@ -128,7 +128,7 @@ def is_cell(query: Any, key: Any, cells: Sequence[tuple[int, int]]) -> Any:
 
 
 def size(numbers: Any) -> Any:
-    """Return the length of a list or of a symbol for a list."""
+    """Return the length of a tuple, or for the name of a list in printed code, the code of its length."""
     return len(numbers) if isinstance(numbers, tuple) else numbers.size()
 
 

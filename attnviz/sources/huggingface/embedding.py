@@ -53,6 +53,7 @@ def of_folder(folder: Path) -> Pooling:
     root = folder if (folder / MODULES).is_file() else folder.parent
     modules = _modules(root)
     if not any(path == folder.name or root == folder for path, kind in modules if kind == "Transformer"):
+        # the folder is not the Transformer of a sentence-transformers model
         return Pooling()
     left_out = tuple(path for path, kind in modules if kind not in ("Transformer", "Pooling", "Normalize"))
     settings = files.read_json(root / SETTINGS)
@@ -67,8 +68,8 @@ def of_folder(folder: Path) -> Pooling:
             modes = settings.get("pooling_mode") or older or "mean"
             mode = modes if isinstance(modes, str) else "+".join(map(str, modes))
             if mode not in MODES:
-                return Pooling("mean", True, (path, *left_out), prompt)
-            return Pooling(mode, True, left_out, prompt)
+                return Pooling("mean", named=True, left_out=(path, *left_out), prompt=prompt)
+            return Pooling(mode, named=True, left_out=left_out, prompt=prompt)
     return Pooling(left_out=left_out, prompt=prompt)
 
 

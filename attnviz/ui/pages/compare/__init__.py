@@ -205,7 +205,7 @@ def _other_models(context: Context) -> list[str]:
 
 
 def _b_control(widget: Callable, label: str, name: str, *args, value: object, step: Callable | None = None, **options):
-    """Draw the control of the choice in which B differs; `step` maps the reported value to choices of B."""
+    """Draw the control for a setting in which B differs from A; `step` maps the reported value to choices of B."""
     kind = {"layer": "head"}.get(name, name)
 
     def report(choices: Choices, reported: object) -> Choices:
@@ -216,7 +216,7 @@ def _b_control(widget: Callable, label: str, name: str, *args, value: object, st
 
 
 def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
-    """Draw the control of the choice in which B differs, and return B; None while B's model is loading.
+    """Draw the control for the one setting in which B differs from A, and return B; None while B's model is loading.
 
     Raises:
         AttnvizError: if B's text is empty, or B's model cannot be opened or compared.

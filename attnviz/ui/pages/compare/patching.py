@@ -75,7 +75,7 @@ def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
             return ()
     elif part == "pattern":
         count = f"A has {counted(len(a_tokens), 'token')}, B {len(b_tokens)}"
-        raise InputError(f"{count}, but a pattern needs equally many: take the output or the values.")
+        raise InputError(f"{count}, but for a pattern both need the same number: take the output or the values.")
     names = [[f"{visible_text(token.text)} ({i})" for i, token in enumerate(tokens)] for tokens in (a_tokens, b_tokens)]
     first = min(context.cell[0], len(a_tokens) - 1) if context.cell else len(a_tokens) - 1
     in_a = st.selectbox(

@@ -47,7 +47,7 @@ CHECKED = {
     "scores": (CellState("score", "open"), CellState("blocked", "blocked", "hatch")),
 }
 """States of open and of blocked cells, by the kind of the array."""
-WAYS = "Runs this text and a longer one alone, then in these ways, and compares the outputs."
+WAYS = "Runs this text and a longer one, each by itself, then in the chosen ways, and compares the outputs."
 """Help of the ways to run a user's own model."""
 COMMAND = "attnviz check my_model.py:build"
 """Shell command that checks the user's own model, as the app does not run uploaded code."""
