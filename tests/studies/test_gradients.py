@@ -178,7 +178,7 @@ def test_models_that_attnvizs_tap_does_not_reach_say_so(tmp_path):
     sizes = {"hidden_size": 12, "num_layers": 1, "attention_types": [[["global"], 1]], "num_heads": 3}
     bert = transformers.BertConfig(**SIZES, **WIDE)
     models = {
-        "computes attention in its own code, where": transformers.GPTNeoForCausalLM(
+        "computes attention in its own code, so there": transformers.GPTNeoForCausalLM(
             transformers.GPTNeoConfig(**sizes, vocab_size=SIZES["vocab_size"], max_position_embeddings=16)
         ),
         "predicts no words.": transformers.BertForSequenceClassification(bert),
