@@ -56,7 +56,7 @@ def test_a_full_disk_is_said_and_what_is_done_stays(tmp_path, monkeypatch, capsy
 
     monkeypatch.setattr(tables, "write", full)
     assert cli.main(command) == 2
-    said = "cannot be written: [errno 28] No space left on device. Finished shards are kept: fix the problem"
+    said = "cannot be written: [errno 28] No space left on device. Finished shards are kept: run the same"
     assert said in capsys.readouterr().err
     monkeypatch.setattr(tables, "write", write)
     assert cli.main(command) == 0

@@ -44,8 +44,7 @@ def _build(options: Namespace) -> int:
     except OSError as error:
         reason = " ".join(str(error).split()).partition("Detail: ")
         why = f"{quoted(options.output, 200)} cannot be written: {reason[2] or reason[0]}."
-        remedy = "Finished shards are kept: fix the problem, and run the same command again to continue."
-        raise InputError(f"{why} {remedy}") from None
+        raise InputError(f"{why} Finished shards are kept: run the same command again to continue.") from None
     finally:
         if bar is not None:
             bar.close()

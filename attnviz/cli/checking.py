@@ -117,9 +117,7 @@ def _model(options: Namespace) -> int:
         return _batch(source, options)
     if options.pad is not None:
         if not isinstance(source, Wrapped):
-            raise InputError(
-                "--pad applies to batches and to models from attnviz.wrap; this model has its own padding."
-            )
+            raise InputError("--pad is for batches and for models from attnviz.wrap; this model has its own padding.")
         source = source if options.pad == "none" else source.with_padding(options.pad)
     text = request.texts(text)[0] if text else None
     tests = {

@@ -63,8 +63,7 @@ LEFT, ABOVE = 64, 26
 class Layout(NamedTuple):
     """Thumbnails of one size in pixels, with `above` pixels for lines of text above each.
 
-    Each thumbnail has its head, its left and upper end, and its text; each label beside the thumbnails has x, y, text
-    and align.
+    Each thumbnail has a head, a left and an upper end, and a text; each label beside them has x, y, text and align.
     """
 
     side: int
