@@ -8,7 +8,7 @@ import pytest
 
 from attnviz import Edits, Site, analyze, api, atlas, cases, export, figures, files, generate, load
 from attnviz.analysis.align import Side, beside
-from attnviz.check.moves import leak_test
+from attnviz.check.leak_test import leak_test
 from attnviz.core import assets
 from attnviz.sources.trained import Trained
 from attnviz.studies import ablation

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import attnviz
 from attnviz.analysis import sentences
+from attnviz.check.leak_test import leak_test
 from attnviz.check.leaks import LeakTest
-from attnviz.check.moves import leak_test
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Full, Not, Padding, Subsequent, Window

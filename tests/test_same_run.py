@@ -7,7 +7,8 @@ import torch
 from own_models import WORDS, Server, Writer, tokenize
 
 import attnviz
-from attnviz.check.same_run import CAUSES, RUNS
+from attnviz.check.difference_causes import CAUSES
+from attnviz.check.ways_to_run import RUNS
 from attnviz.core.errors import InputError, NotFiniteError, UnsteadyError
 
 TEXTS = ["the cat sat on the mat", "dog ran on cat mat the dog sat the", "mat sat the dog ran"]

@@ -5,5 +5,5 @@ Functions of other libraries are wrapped during the capture, so that the mode in
 changed, and everything is restored at the end, also after an error.
 """
 
-from attnviz.capturing.mode import capture
-from attnviz.capturing.seen import Capture
+from attnviz.capturing.captured import Capture
+from attnviz.capturing.intercept import capture

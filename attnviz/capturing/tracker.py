@@ -15,7 +15,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from attnviz.capturing.axes import Lead, why_not
 from attnviz.capturing.call import Call, keys_in_cache, score_fields, used_keys
 from attnviz.capturing.call_site import CallPlace, Places, Sites, kind, positions
-from attnviz.capturing.seen import Capture
+from attnviz.capturing.captured import Capture
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.scoring import Scoring

@@ -19,8 +19,9 @@ from torch import Tensor
 
 from attnviz.check.arrays import CONVENTIONS, align, is_binary, kind_of, real_tensor, to_may_attend
 from attnviz.check.findings import AXES, NOT_SURE, SEVERITIES, Array, ArrayReport, Finding, Report
-from attnviz.check.intent import MEANT, Intent
-from attnviz.check.rules import check_mask, check_scores, check_weights, tolerance
+from attnviz.check.mask import check_mask
+from attnviz.check.mask_mistakes import MEANT, Intent
+from attnviz.check.weights_and_scores import check_scores, check_weights, tolerance
 from attnviz.core.conventions import to_additive
 from attnviz.core.errors import InputError, MaskError, ShapeError, quoted
 from attnviz.core.masks import Full, Mask, Padding

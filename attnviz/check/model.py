@@ -12,11 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.capturing.softmax import LATE_MASK, WRONG_AXIS
-from attnviz.check import AXES, ArrayReport, Finding, Report, check, moves
+from attnviz.check import AXES, ArrayReport, Finding, Report, check
+from attnviz.check.difference_causes import RunResult
 from attnviz.check.findings import SEVERITIES, status_of
-from attnviz.check.intent import kind_or_mask
+from attnviz.check.leak_test import PROBE, leak_test, masks, open_cells
 from attnviz.check.leaks import LeakTest
-from attnviz.check.same_run import SameRun, same_run
+from attnviz.check.mask_mistakes import kind_or_mask
+from attnviz.check.same_as_alone import ELSEWHERE, MOVED, SameRun, batch_test, same_run, why_unsteady, with_longer_text
 from attnviz.core.amounts import counted
 from attnviz.core.display import as_sentence, in_title, visible_text
 from attnviz.core.edits import Edits, Site
@@ -104,26 +106,26 @@ def check_model(
     Raises:
         AttnvizError: if the text cannot be run, or the intent cannot be read.
     """
-    text = text or next(iter(source.examples), moves.PROBE)
+    text = text or next(iter(source.examples), PROBE)
     intent = kind_or_mask(intent) if isinstance(intent, str) and intent != "two-way" else intent
     checked = _Check(source, text, intent, edits)
     future = ran = None
     with torch.random.fork_rng():
-        state = moves.why_unsteady(lambda: source.run(checked.alone, edits).output[0], moves.MOVED)
+        state = why_unsteady(lambda: source.run(checked.alone, edits).output[0], MOVED)
     if state:
         checked.findings.append(Finding("random", "error", *state))
     else:
         future = checked.test_tokens(targets, report)
     is_comparable = not checked.errors & {"nan", "random"}
     try:
-        for result in moves.batch_test(source, text, edits, checked.name) if is_comparable else ():
+        for result in batch_test(source, text, edits, checked.name) if is_comparable else ():
             checked.judge(result)
     except NotFiniteError as error:
         checked.findings.append(Finding("nan", "error", str(error)))
     except AttnvizError as error:
         checked.skipped.append(f"Padding and other texts: not tested further. {error}")
     if runs and "random" not in checked.errors:
-        ran = same_run(source, moves.with_longer_text(text), runs)
+        ran = same_run(source, with_longer_text(text), runs)
         for result in ran.results:
             message = result.message or "the same answer."
             message = f"not tried. {message}" if result.cause == "not tried" else message
@@ -153,7 +155,7 @@ class _Check:
         self.source, self.intent, self.edits = source, intent, edits
         self.alone = source.tokenize([text])
         try:
-            self.record = source.run(source.tokenize(moves.with_longer_text(text)), edits)
+            self.record = source.run(source.tokenize(with_longer_text(text)), edits)
         except AttnvizError:  # the model takes no longer text, or no texts of different lengths
             self.record = source.run(self.alone, edits)
         self.kind = "decoder" if any(site.kind == "decoder" for site in self.record.sites) else "encoder"
@@ -166,7 +168,7 @@ class _Check:
         if isinstance(intent, Mask) and (size := len(self.alone[0].tokens)) > 1:
             self.is_causal = not bool(intent.grid(size, size)[-2, -1])
         last = len(self.record.sentences) - 1
-        self.hides_some = any(bool((~moves.open_cells(step, last)).triu(1).any()) for step in self.steps)
+        self.hides_some = any(bool((~open_cells(step, last)).triu(1).any()) for step in self.steps)
         calls: dict[Finding, list[str]] = {}
         for step in self.record.steps:
             for finding in (finding for finding in self.reports[step.site].findings if finding.severity != "note"):
@@ -188,7 +190,7 @@ class _Check:
 
     def _mask_report(self, step: Step) -> ArrayReport:
         """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) if all heads share it."""
-        mask = torch.stack([moves.masks(step, text) for text in range(step.shape[0])])
+        mask = torch.stack([masks(step, text) for text in range(step.shape[0])])
         mask = mask[:, :1] if bool((mask == mask[:, :1]).all()) else mask
         tokens, kind = _tokens(self.record, step), step.site.kind
         intent = self.intent if kind == self.kind else None
@@ -228,9 +230,7 @@ class _Check:
         if promised is None and self.is_causal and self.kind == "encoder":
             promised = Subsequent()
         try:
-            test = moves.leak_test(
-                self.source, self.alone, self.edits, promised=promised, report=report, targets=targets
-            )
+            test = leak_test(self.source, self.alone, self.edits, promised=promised, report=report, targets=targets)
         except UnsteadyError as error:
             fix = "Call model.eval(), and write F.dropout(x, p, self.training): or dropout stays on in evaluation."
             return self.findings.append(Finding("random", "error", str(error), fix))
@@ -240,7 +240,7 @@ class _Check:
             return self.skipped.append(f"Hidden tokens: not tested. {error}")
         if any("changes the mask itself" in note for note in test.notes):  # it cannot equal the intent in every cell
             self.findings = [finding for finding in self.findings if finding.rule != "deviation"]
-            is_hidden = [~moves.open_cells(step).any(0) & _tokens(self.record, step)[0] for step in self.steps]
+            is_hidden = [~open_cells(step).any(0) & _tokens(self.record, step)[0] for step in self.steps]
             for position in torch.stack(is_hidden).all(0).nonzero().flatten().tolist() if self.steps else ():
                 token = visible_text(self.record.texts(self.steps[0].site)[1].tokens[position].text)
                 message = f"“{token}” ({position}) is hidden from every query, although it is not padding."
@@ -250,18 +250,18 @@ class _Check:
             self.skipped.append("Hidden tokens: not tested. No output changed when any other token was changed.")
         elif test.pairs:
             (queries, keys), leaks = test.leaks.shape, test.leaks
-            opening = (s.site for s in self.steps if (moves.open_cells(s)[:queries, :keys] & leaks).any())
+            opening = (s.site for s in self.steps if (open_cells(s)[:queries, :keys] & leaks).any())
             first = next((f", first in {self.name(site)}" for site in opening), "")
             message = f"{counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){first}: "
             message += "; ".join(test.in_words(*pair) for pair in test.pairs[:3]) + "."
-            self._add_moved("leak", message, moves.ELSEWHERE, bool((leaks & test.opened).any()))
+            self._add_moved("leak", message, ELSEWHERE, bool((leaks & test.opened).any()))
         elif self.errors:
             self.skipped.append(f"Hidden tokens: not judged until the errors are fixed; {result}")
         else:
             self.passed += [f"Hidden tokens: {result}", *(f"  {as_sentence(note)}" for note in test.notes)]
         return test
 
-    def judge(self, result: moves.RunResult, begin: str = "") -> None:
+    def judge(self, result: RunResult, begin: str = "") -> None:
         """Add the result of a run to the passed tests, the skipped tests or the findings."""
         if result.same:
             self.passed.append(begin + result.message)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from attnviz.check import ArrayReport, check, reading
-from attnviz.check.batch import IDS, check_batch
 from attnviz.check.findings import Report, status_of
+from attnviz.check.training_batch import IDS, check_batch
 from attnviz.cli import terminal
 from attnviz.cli.parser import FILE, RUNS
 from attnviz.core.errors import AttnvizError, InputError, quoted

@@ -259,7 +259,7 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
 
 def _masks() -> str:
     """Write the list of masks and intents for the help of `check`; imports torch."""
-    from attnviz.check.intent import MEANT
+    from attnviz.check.mask_mistakes import MEANT
     from attnviz.core.masks import Full, composable
     from attnviz.core.masks.text import form
 

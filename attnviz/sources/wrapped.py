@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.capturing import capture
-from attnviz.capturing.seen import PROVENANCE
+from attnviz.capturing.captured import PROVENANCE
 from attnviz.core import storage
 from attnviz.core.edits import NOT_TAKEN, Edits, Site
 from attnviz.core.errors import InputError, quoted

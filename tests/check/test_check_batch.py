@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from attnviz.check.batch import BatchReport, check_batch
+from attnviz.check.training_batch import BatchReport, check_batch
 from attnviz.core.errors import InputError
 
 IDS = torch.tensor([[5, 6, 7, 0, 0], [5, 6, 7, 8, 9]])

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from attnviz.check import check
-from attnviz.check.intent import Intent, explain, mask_readings
+from attnviz.check.mask_mistakes import Intent, explain, mask_readings
 from attnviz.core.masks import mask_from_text
 
 CONVENTIONS = ("may-attend", "true-is-masked")

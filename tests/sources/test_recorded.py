@@ -5,7 +5,7 @@ import torch
 from seeing import PICTURE, Sees, seen_by
 
 import attnviz
-from attnviz.check.moves import leak_test
+from attnviz.check.leak_test import leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.sources.own_code import Recorded

@@ -9,7 +9,7 @@ from torch import nn
 from torch.testing import assert_close
 
 import attnviz
-from attnviz.check.moves import leak_test
+from attnviz.check.leak_test import leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Window

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.capturing.seen import patches
+from attnviz.capturing.captured import patches
 from attnviz.core.display import without_surrogates
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.places import Picture

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from attnviz.capturing.seen import PROVENANCE
+from attnviz.capturing.captured import PROVENANCE
 from attnviz.core.errors import InputError, quoted
 from attnviz.sources.huggingface import faults, loading, opening, tapped
 from attnviz.sources.huggingface.hub import Report

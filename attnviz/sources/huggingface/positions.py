@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.capturing import Capture
-from attnviz.capturing.seen import patches
+from attnviz.capturing.captured import patches
 from attnviz.core.places import Box
 from attnviz.core.tokens import Token
 from attnviz.core.windows import WindowGrid

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from attnviz.capturing import Capture
-from attnviz.capturing.seen import picture_text
+from attnviz.capturing.captured import picture_text
 from attnviz.core.edits import NOT_TAKEN, Edits, Site
 from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import Sound

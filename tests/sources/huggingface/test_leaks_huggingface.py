@@ -5,7 +5,7 @@ import transformers
 from families import VOCABULARY, build
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from attnviz.check.moves import leak_test
+from attnviz.check.leak_test import leak_test
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Documents, Window
 from attnviz.sources.huggingface import loading

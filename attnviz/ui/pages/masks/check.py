@@ -17,7 +17,7 @@ from attnviz.check import AXES, CONVENTIONS, MEANT, MOST_CELLS, NOT_SURE, ArrayR
 from attnviz.check.arrays import VERY_NEGATIVE
 from attnviz.check.leaks import MOST, LeakTest
 from attnviz.check.model import ModelReport, check_model
-from attnviz.check.same_run import RUNS
+from attnviz.check.ways_to_run import RUNS
 from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Padding

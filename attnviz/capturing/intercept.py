@@ -18,8 +18,8 @@ from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_
 
 from attnviz.capturing import kernels
 from attnviz.capturing.axes import PRODUCTS
+from attnviz.capturing.captured import Capture
 from attnviz.capturing.scores import carry
-from attnviz.capturing.seen import Capture
 from attnviz.capturing.softmax import DROPOUTS, SOFTMAXES, dropout, multiply, softmax
 from attnviz.capturing.tracker import Tracker
 from attnviz.core.edits import NOT_TAKEN, Edits, Site

@@ -1,22 +1,22 @@
 """Find why a text gives other outputs in one way to run it: the first attention call that differs, and how."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from attnviz.capturing import Capture
 from attnviz.check.leaks import distance
-from attnviz.check.moves import RunResult
+from attnviz.check.ways_to_run import PADDING, TextRun
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError
 
-PADDING, OTHER = -1, -2
-"""Text numbers for padding, and for a text that only fills the batch."""
+CAUSES = ("", "rounding", "mask", "positions", "cache", "window", "scores", "other", "not tried")
+"""Causes of a `RunResult`: the first two mean equal outputs, the last means no outputs."""
 SYMPTOMS = {
     "mask nan": "gives NaN: query {query} of the row has no key left (first at {layer}), and NaN times 0 is NaN",
     "mask padding": "sees padding ({cells}; first at {layer}, query {slot}, key {key} of the row)",
@@ -54,19 +54,39 @@ REMEDIES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class TextRun:
-    """Outputs and attention of running texts in one way, over all forward passes.
+@dataclass(frozen=True)
+class RunResult:
+    """Comparison of a text run alone and in another way: with padding, beside other texts, or with a cache.
 
     Attributes:
-        text: number of the text in each slot of a row, or `PADDING`, (B, S).
-        output: outputs, (B, S, d).
-        passes: first slot and captured attention of each forward pass.
+        run: way to run the text: one of `attnviz.check.ways_to_run.RUNS`, or "padding" or "batch".
+        cause: one of `CAUSES`; "" if no number differs at all.
+        message: one or two sentences.
+        fix: repair; "" if there is nothing to do.
+        difference: largest change of an output, relative to its norm; 0 if the way was not tried.
+        layer: layer of the first attention call that differs; None if no call differs, or none could be captured.
+        position: position of the first token whose output differs, within its text, from 0.
+        text: index of the first text that differs, from 0.
     """
 
-    text: Tensor
-    output: Tensor
-    passes: tuple[tuple[int, Capture], ...]
+    run: str
+    cause: str
+    message: str = ""
+    fix: str = ""
+    difference: float = 0.0
+    layer: int | None = None
+    position: int | None = None
+    text: int | None = None
+
+    @property
+    def same(self) -> bool:
+        """Whether all outputs are equal up to rounding; False if the way was not tried."""
+        return self.cause in ("", "rounding")
+
+    def to_json(self) -> dict[str, Any]:
+        """Convert all fields for `json.dumps`; an infinite difference, from NaN, becomes None."""
+        difference = self.difference if math.isfinite(self.difference) else None
+        return asdict(self) | {"same": self.same, "difference": difference}
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,21 +1,19 @@
-"""Test which outputs change when a token is changed, padding is added, or another text is in the batch.
+"""Leak test of a model: change one token at a time, and compare the outputs that must not depend on it.
 
 test = attnviz.leak_test(source, source.tokenize(["the cat sat on the mat"]))
 test.pairs            # ((3, 7), ...): position 3 saw position 7, and must not
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from attnviz.check.leaks import MOST, LeakTest, distance, tolerance
-from attnviz.core.amounts import counted, percent, plural
-from attnviz.core.edits import Edits, Site
+from attnviz.core.amounts import counted, plural
+from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.masks.base import PerText
@@ -27,45 +25,6 @@ PROBE = "The cat sat on the mat"
 """Text for a source without an example."""
 TRIES = 4
 """Number of replacement tokens to try if a replacement changes the mask."""
-MOVED = 1e-4
-"""Change of an output, relative to its norm, above which it counts; rounding between text lengths gives 1e-6."""
-ELSEWHERE = "Look for what mixes positions outside of attention: a mean or a normalization over the text, a state."
-"""Repair if attention does not explain the change."""
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """Comparison of a text run alone and in another way: with padding, beside other texts, or with a cache.
-
-    Attributes:
-        run: way to run the text: one of `attnviz.check.same_run.RUNS`, or "padding" or "batch".
-        cause: one of `attnviz.check.same_run.CAUSES`; "" if no number differs at all.
-        message: one or two sentences.
-        fix: repair; "" if there is nothing to do.
-        difference: largest change of an output, relative to its norm; 0 if the way was not tried.
-        layer: layer of the first attention call that differs; None if no call differs, or none could be captured.
-        position: position of the first token whose output differs, within its text, from 0.
-        text: index of the first text that differs, from 0.
-    """
-
-    run: str
-    cause: str
-    message: str = ""
-    fix: str = ""
-    difference: float = 0.0
-    layer: int | None = None
-    position: int | None = None
-    text: int | None = None
-
-    @property
-    def same(self) -> bool:
-        """Whether all outputs are equal up to rounding; False if the way was not tried."""
-        return self.cause in ("", "rounding")
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert all fields for `json.dumps`; an infinite difference, from NaN, becomes None."""
-        difference = self.difference if math.isfinite(self.difference) else None
-        return asdict(self) | {"same": self.same, "difference": difference}
 
 
 def leak_test(
@@ -272,88 +231,3 @@ def masks(step: Step, sentence: int = 0) -> Tensor:
 def open_cells(step: Step, sentence: int = 0) -> Tensor:
     """Mark the cells that are open in at least one head of a step, (Q, K)."""
     return masks(step, sentence).any(0)
-
-
-def batch_test(
-    source: Source, text: str, edits: Edits = Edits(), name: Callable[[Site], str] | None = None
-) -> Iterator[RunResult]:
-    """Compare a text run alone with a run with padding after it ("padding"), and with runs as first and last text of a
-    batch with a longer text ("batch"). The decoder input stays the same.
-
-    Args:
-        name: function that names an attention call; by default `source.site_name`.
-
-    Raises:
-        InputError: if the model takes no text of twice the length.
-        NotFiniteError: if the model gives NaN or infinite numbers.
-    """
-    (alone,) = source.tokenize([text])
-    before, length = source.run((alone,), edits), len(alone.tokens)
-    sentence = before.read[0]
-    check_finite(before, before.output[0], sentence.length, sentence.labels)
-    padded, other = source.tokenize(with_longer_text(text))
-    more, reads = len(padded.tokens) - length, [sentence, sentence]
-    if more and not source.facts:  # models of transformers write up to their maximum length
-        pads = padded.tokens[-1:] * len(sentence.tokens)
-        reads = [replace(sentence, tokens=sentence.tokens + tokens) for tokens in (pads, sentence.tokens)]
-        reads[1] = replace(reads[1], length=len(reads[1].tokens))
-
-    def run(*order: int) -> tuple[float, Record]:
-        """Run the text (0) and the other text (1) in this order; return the change of outputs of 0, and the record."""
-        targets, row = [reads[i] for i in order] if source.writes else [], order.index(0)
-        record = source.run(tuple((padded, other)[i] for i in order), edits, tuple(targets))
-        check_finite(record, record.output[row], sentence.length, sentence.labels)
-        size = sentence.length if record.targets else length
-        return float(distance(before.output[0, :size], record.output[row, :size]).max()), record
-
-    moved, record = run(0)
-    if moved > MOVED:  # a batch would show the same change again
-        most, head_name = 0.0, ""
-        for step in record.steps:
-            query, key = record.texts(step.site)
-            for head in range(step.num_heads):
-                weights = step.weights(head, slice(0, query.length), slice(key.length, len(key.tokens))).sum(-1)
-                part = round(float(weights.nan_to_num(1).max()), 6)  # of equal heads, the first
-                if part > most:
-                    most, head_name = part, f"head {head} of {(name or source.site_name)(step.site)}"
-        cause, detail, fix = "other", "though attention gives it no weight", ELSEWHERE
-        if most > 1e-6:  # less is rounding
-            cause, detail = "mask", f"to which {head_name} gives up to {percent(most)} of a row"
-            fix = "Block the keys of padding in every layer, before the softmax."
-        message = f"Outputs move by up to {percent(moved)} when padding follows the text, {detail}."
-        yield RunResult("padding", cause, message, fix, moved)
-        return
-    if more:
-        message = f"Padding: no output moved when {counted(more, 'token')} of padding followed."
-        yield RunResult("padding", "rounding", message, difference=moved)
-    else:
-        message = f"Padding: not tested. '{source.name}' does not pad texts of different lengths."
-        yield RunResult("padding", "not tried", message)
-    moved, place = max((run(0, 1)[0], "first"), (run(1, 0)[0], "last"))
-    if moved > MOVED:
-        message = f"Outputs move by up to {percent(moved)} when another text is in the batch, and the text is {place}."
-        fix = "Look for heads and sentences that are joined in another order than they are split, or for "
-        fix += "nn.MultiheadAttention without batch_first=True."
-        yield RunResult("batch", "other", message, fix, moved, text=0)
-    else:
-        message = "Other texts: no output moved when another text was in the batch."
-        yield RunResult("batch", "rounding", message, difference=moved, text=0)
-
-
-def with_longer_text(text: str) -> list[str]:
-    """Return the text and a text of twice its length; in a pair, both texts are doubled."""
-    first, bar, second = text.partition("|||")
-    return [text, f"{first} {first}{bar}{second} {second}".rstrip()]
-
-
-def why_unsteady(run: Callable[[], Tensor], bound: float) -> tuple[str, str] | None:
-    """Run twice with the same seed. If the outputs differ by more than `bound`, return a message and a repair."""
-    outputs = []
-    for _ in range(2):
-        torch.manual_seed(0)
-        outputs.append(run())
-    first, second = outputs
-    if first.shape == second.shape and not bool((distance(first, second) > bound).any()):
-        return None
-    message = "Two runs of one text differ, even with one seed: the model keeps a state between calls, such as a cache."
-    return message, "Begin each text with an empty cache: keep it outside of the module, or clear it before each text."

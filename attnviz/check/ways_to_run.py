@@ -1,0 +1,201 @@
+"""Run texts with a model in several ways: alone, packed, padded, with a cache, in chunks, or beside other texts."""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from attnviz import api
+from attnviz.capturing import Capture, capture
+from attnviz.capturing.captured import hidden_states
+from attnviz.core.edits import Site
+from attnviz.core.errors import AttnvizError, InputError, quoted
+from attnviz.sources.base import HUGGING_FACE, Source
+from attnviz.sources.own_code import LOCK, errors_said, in_evaluation
+from attnviz.sources.wrapped import Wrapped
+
+NEEDS = {"packed": {"documents"}, "left": {"tokens"}, "right": {"tokens"}, "cached": {"cache"}, "chunked": {"cache"}}
+NEEDS |= {"batched": set(), "written": {"tokens", "cache"}}
+"""Arguments that the call of a model must take, for each way to run texts."""
+RUNS = tuple(NEEDS)
+PADDING, OTHER = -1, -2
+"""Text numbers for padding, and for a text that only fills the batch."""
+
+
+class NotTriedError(AttnvizError):
+    """A way to run texts that cannot be tried; the message gives the reason."""
+
+
+@dataclass(frozen=True, eq=False)
+class TextRun:
+    """Outputs and attention of running texts in one way, over all forward passes.
+
+    Attributes:
+        text: number of the text in each slot of a row, or `PADDING`, (B, S).
+        output: outputs, (B, S, d).
+        passes: first slot and captured attention of each forward pass.
+    """
+
+    text: Tensor
+    output: Tensor
+    passes: tuple[tuple[int, Capture], ...]
+
+
+def transformers_call(model: nn.Module, ids: Tensor, **arguments: Any) -> Any:
+    """Call a model of transformers as its `generate` does; packed texts are separated by position_ids only."""
+    has_positions = "position_ids" in inspect.signature(model.forward).parameters
+    if "documents" in arguments and not has_positions:
+        raise NotTriedError(f"{type(model).__name__} takes no position_ids, which would separate packed texts.")
+    named = {"use_cache": "cache" in arguments} if "cache" in arguments or hasattr(model.config, "use_cache") else {}
+    if "tokens" in arguments:
+        named["attention_mask"] = arguments["tokens"].long()
+    if "positions" in arguments and has_positions:
+        named["position_ids"] = arguments["positions"]
+    if arguments.get("cache") is not None:
+        named["past_key_values"] = arguments["cache"]
+    output = model(input_ids=ids, **named)
+    if "cache" not in arguments:
+        return output
+    if getattr(output, "past_key_values", None) is None:
+        raise NotTriedError(f"{type(model).__name__} gives no past_key_values.")
+    return output, output.past_key_values
+
+
+def make_runner(model: Any, call: Callable[..., Any] | None) -> tuple["Runner", Any]:
+    """Make the runner for a model; also return its tokenizer, if it has one."""
+    source, tokenize = api.load(model) if isinstance(model, str) else model, None
+    name = source.name if isinstance(source, Source) else type(source).__name__
+    if isinstance(source, Wrapped) and not source.writes:
+        code = source.code
+        return Runner(code.model, name, call or code.call, code.pad), code.tokenize
+    if isinstance(source, Source) and source.facts and source.provenance in HUGGING_FACE:
+        loaded, tokenize, source = source.loaded, partial(_ids_of, source), deepcopy(source.loaded.model)
+        if not loaded.trial.is_captured:  # the attention of attnviz needs a tap
+            try:
+                source.set_attn_implementation("sdpa")
+            except (ValueError, ImportError):
+                source.set_attn_implementation("eager")
+    is_pair = getattr(source, "writes", False) or getattr(getattr(source, "config", None), "is_encoder_decoder", False)
+    if isinstance(source, Source) or not isinstance(source, nn.Module) or is_pair:
+        problem = "reads two texts" if is_pair else "cannot be run in several ways"
+        raise InputError(f"{quoted(name)} {problem}; give a model of transformers, attnviz.wrap(...), or a module.")
+    if call is not None or not (hasattr(source, "config") and hasattr(source, "base_model_prefix")):
+        return Runner(source, name, call or (lambda model, ids: model(ids))), tokenize
+    pad = getattr(source.config, "pad_token_id", None)
+    return Runner(source, name, transformers_call, pad if isinstance(pad, int) and pad >= 0 else 0), tokenize
+
+
+def _ids_of(source: Source, text: str) -> list[int]:
+    """Cut a text into tokens and return their ids."""
+    return [token.id for token in source.tokenize([text])[0].tokens]
+
+
+@dataclass(frozen=True, eq=False)
+class Runner:
+    """A model with the function that calls it.
+
+    Attributes:
+        call: see `same_run`.
+        pad: id of padding; None if only the argument `tokens` marks padding.
+        sites: sites of the attention calls with the names of their modules, once known.
+        bound: see `SameRun`.
+    """
+
+    model: nn.Module
+    name: str
+    call: Callable[..., Any]
+    pad: int | None = None
+    sites: dict[Site, str] | None = None
+    bound: float = 0.0
+
+    def takes(self, name: str) -> bool:
+        """Whether the call takes an argument with this name."""
+        parameters = inspect.signature(self.call).parameters.values()
+        return any(parameter.name == name or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+    def run(
+        self, text: Tensor, ids: Tensor, starts: Sequence[int] = (0,), is_cached: bool = False, **tensors: Tensor
+    ) -> TextRun:
+        """Run the model on ids (B, S), one forward pass per part between two `starts`, and capture its attention.
+
+        Raises:
+            InputError: if the code of the model raises an error, or its output does not have one vector per token.
+        """
+        outputs, passes, device = [], [], next(self.model.parameters(), ids).device
+        tensors = {name: tensor.to(device) for name, tensor in tensors.items() if self.takes(name)}
+        cache = {"cache": None} if is_cached else {}
+        with LOCK, in_evaluation(self.model), torch.no_grad(), errors_said():
+            for start, end in pairwise([*starts, ids.shape[1]]):
+                part = {name: x[:, 0 if name == "tokens" else start : end] for name, x in tensors.items()}
+                with capture(self.model, sites=self.sites) as captured:
+                    output = self.call(self.model, ids[:, start:end].to(device), **part, **cache)
+                if is_cached and not (isinstance(output, tuple) and len(output) == 2):
+                    raise NotTriedError("Its call returns no cache with the output.")
+                if is_cached:
+                    output, cache["cache"] = output
+                states = hidden_states(getattr(output, "logits", output))
+                if states is None or len(states) != len(ids) or states.shape[1] < end - start:
+                    result = type(output).__name__ if states is None else tuple(states.shape)
+                    needs = f"{len(ids)} x {end - start} tokens; same_run needs (B, n, d), one for each token"
+                    raise InputError(f"{self.name} gives {result} for {needs}.")
+                outputs.append(states[:, : end - start].detach().cpu())
+                passes.append((start, captured))
+        return TextRun(text, torch.cat(outputs, 1), tuple(passes))
+
+    def alone(self, ids: Tensor, text: int = 0) -> TextRun:
+        """Run one text alone."""
+        return self.run(torch.full((1, len(ids)), text), ids[None])
+
+    def runs(self, way: str, documents: Sequence[Tensor]) -> Iterator[TextRun]:
+        """Run texts in one way; see `same_run`.
+
+        A single text is packed after its own tokens in another order. If all lengths are equal, a padded batch also has
+        a text that is two tokens longer; "written" reads half of the shortest text token by token.
+
+        Raises:
+            NotTriedError: if the model does not support this way, or there is nothing to try.
+        """
+        unneeded = set() if self.pad is None else {"tokens"}  # the model recognizes padding by its id
+        if missing := sorted(name for name in NEEDS[way] - unneeded if not self.takes(name)):
+            raise NotTriedError(f"The call of the model takes no {missing[0]}; give call=, a function that does.")
+        if "cache" in NEEDS[way] and max(map(len, documents)) < 2:
+            raise NotTriedError("Each text has one token, so there is nothing to cache.")
+        is_encoder = self.call is transformers_call and {site.kind for site in self.sites} == {"encoder"}
+        if is_encoder and NEEDS[way] & {"cache", "documents"}:
+            reason = "sees later tokens: it has no cache, and packed texts need a mask of blocks"
+            raise NotTriedError(f"{self.name} {reason}.")
+        if way == "packed":
+            numbers = list(range(len(documents)))
+            if len(documents) == 1:
+                documents, numbers = [documents[0].roll(-1), documents[0]], [1, 0]
+            text = torch.cat([torch.full_like(ids, n) for n, ids in zip(numbers, documents, strict=True)])[None]
+            positions = torch.cat([torch.arange(len(ids)) for ids in documents])[None]
+            yield self.run(text, torch.cat([*documents])[None], documents=text, positions=positions)
+        if way in ("left", "right", "written"):
+            shortest, longest = min(map(len, documents)), max(documents, key=len)
+            if shortest == len(longest):
+                documents = [*documents, torch.cat([longest, longest.repeat(2)[:2]])]
+            side = {"batch_first": True, "padding_side": "right" if way == "right" else "left"}
+            ids = pad_sequence([*documents], padding_value=self.pad or 0, **side)
+            tokens = pad_sequence([torch.ones_like(ids) for ids in documents], **side).bool()
+            text = torch.arange(len(documents))[:, None].where(tokens, PADDING)
+            positions = {} if way == "right" else {"positions": (tokens.cumsum(-1) - 1).clamp(min=0)}
+            parts = range(ids.shape[1] - shortest // 2, ids.shape[1]) if way == "written" else ()
+            yield self.run(text, ids, [0, *parts], way == "written", tokens=tokens, **positions)
+        for number, ids in enumerate(documents) if way in ("cached", "chunked", "batched") else ():
+            text, length = torch.full_like(ids, number), len(ids)
+            if way == "batched":
+                texts, batch = torch.stack([text, torch.full_like(ids, OTHER)]), torch.stack([ids, ids.roll(-1)])
+                yield self.run(texts, batch)
+                yield self.run(texts.flip(0), batch.flip(0))
+            elif length > 1:
+                starts = [0, *range(max(1, length // 2), length)]
+                starts = range(0, length, -(-length // 3)) if way == "chunked" else starts
+                yield self.run(text[None], ids[None], starts, True)
