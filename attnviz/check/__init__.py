@@ -21,7 +21,7 @@ from attnviz.check.arrays import CONVENTIONS, align, is_binary, kind_of, real_te
 from attnviz.check.findings import AXES, NOT_SURE, SEVERITIES, Array, ArrayReport, Finding, Report
 from attnviz.check.mask import check_mask
 from attnviz.check.mask_mistakes import MEANT, Intent
-from attnviz.check.weights_and_scores import check_scores, check_weights, tolerance
+from attnviz.check.weights_and_scores import check_scores, check_weights, row_sum_tolerance
 from attnviz.core.conventions import to_additive
 from attnviz.core.errors import InputError, MaskError, ShapeError, quoted
 from attnviz.core.masks import Full, Mask, Padding
@@ -88,7 +88,8 @@ def check(
             values, axes, of_shape = align(tensor, kind, size)
             values = values.double() if values.dtype is torch.float64 else values.float()
             arguments = Array(_expand_texts(values, tokens, intended), axes), intended, tokens
-            report = check_weights(*arguments, tolerance(original)) if kind == "weights" else check_scores(*arguments)
+            weights = kind == "weights"
+            report = check_weights(*arguments, row_sum_tolerance(original)) if weights else check_scores(*arguments)
             report = replace(report, findings=(*of_shape, *report.findings))
         repaired = None
         if report.repaired is not None and report.faults:

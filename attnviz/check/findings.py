@@ -29,8 +29,8 @@ class Finding:
         severity: one of `SEVERITIES`.
         message: one sentence.
         fix: repair; for a note, the repair in case the note is wrong.
-        axes: axes that the indices of a cell refer to, some of `AXES`. Without "key", a cell is a row.
-        cells: indices into the array as given, at most the first 1,000.
+        axes: names of the axes of the array, of `AXES`, for the indices of a cell. Without "key", a cell is a row.
+        cells: indices of the affected cells in the array as given, at most the first 1,000.
         total: number of all affected cells.
         calls: names of the attention calls of a model that have this error.
     """
@@ -45,19 +45,19 @@ class Finding:
     calls: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """Write the finding as lines of text."""
-        rows = [f"{self.severity} {self.rule}: {self.message}"]
+        """Write the finding as lines of text: rule and message, calls and cells (not for a note), and the repair."""
+        lines = [f"{self.severity} {self.rule}: {self.message}"]
         if self.severity == "note":
-            return [*rows, f"  {self.fix}"] if self.fix else rows
-        rows += [f"  in: {', '.join(self.calls)}"] if self.calls else []
-        rows += [f"  at: {self.places(3)}"] if self.cells else []
-        return [*rows, f"  fix: {self.fix}"] if self.fix else rows
+            return [*lines, f"  {self.fix}"] if self.fix else lines
+        lines += [f"  in: {', '.join(self.calls)}"] if self.calls else []
+        lines += [f"  at: {self.places(3)}"] if self.cells else []
+        return [*lines, f"  fix: {self.fix}"] if self.fix else lines
 
     def places(self, most: int = 5) -> str:
-        """Describe the first cells: "head 1 query 0 key 3; head 1 query 0 key 4; ... (12 in all)"."""
-        named = [" ".join(f"{axis} {n}" for axis, n in zip(self.axes, cell, strict=True)) for cell in self.cells[:most]]
-        more = [f"... ({self.total:,} in all)"] if self.total > len(named) else []
-        return "; ".join([*named, *more])
+        """Describe at most `most` cells: "head 1 query 0 key 3; head 1 query 0 key 4; ... (12 in all)"."""
+        cells = [zip(self.axes, cell, strict=True) for cell in self.cells[:most]]
+        texts = [" ".join(f"{axis} {index}" for axis, index in cell) for cell in cells]
+        return "; ".join([*texts, *([f"... ({self.total:,} in all)"] if self.total > len(texts) else [])])
 
 
 def status_of(findings: Iterable[Finding], question: str = "", *, strict: bool = False) -> int:
@@ -101,8 +101,8 @@ class Report:
 
     @property
     def faults(self) -> set[str]:
-        """Rules of all errors, and of all warnings except "empty-row"."""
-        return self.rules("error") | self.rules("warning") - {"empty-row"}
+        """Rules of all errors and warnings, except of warnings about empty rows, which may be intended."""
+        return self.rules("error") | (self.rules("warning") - {"empty-row"})
 
     def status(self, *, strict: bool = False) -> int:
         """Compute the exit status: 1 for an error (or, if strict, a warning), 3 if a question is open, else 0."""
@@ -148,10 +148,11 @@ class ArrayReport(Report):
     repaired: Tensor | None = None
 
     def heading(self) -> list[str]:
-        parts = [self.kind, self.convention, "causal" if self.causal else None]
-        summary = f"{', '.join(filter(None, parts))}, (B, H, Q, K) = {self.shape}"
-        other = "an encoder: --intent two-way" if self.causal else "a decoder: --intent causal"
-        assumed = [f"  Assumed: {self.assumed}. If it is {other}."] if self.assumed else []
+        """Write what the array is: kind, convention and shape, then the assumed intent, and the reasons."""
+        facts = [self.kind, self.convention, "causal" if self.causal else None]
+        summary = f"{', '.join(filter(None, facts))}, (B, H, Q, K) = {self.shape}"
+        correction = "an encoder: --intent two-way" if self.causal else "a decoder: --intent causal"
+        assumed = [f"  Assumed: {self.assumed}. If it is {correction}."] if self.assumed else []
         return [summary, *assumed, *(f"  {reason}" for reason in self.reasons)]
 
 
@@ -161,7 +162,7 @@ class Array:
 
     Attributes:
         values: (B, H, Q, K); an axis that the array lacks has size 1.
-        axes: axes that the array has, some of `AXES`.
+        axes: names of the axes that the array has, of `AXES`.
     """
 
     values: Tensor
@@ -170,20 +171,23 @@ class Array:
     def findings(
         self, rule: str, severity: str, message: str, fix: str = "", cells: Tensor | None = None, noun: str = ""
     ) -> list[Finding]:
-        """Make a finding about the True cells, boolean (B, H, Q, K), or (B, H, Q) for rows; [] if no cell is True.
+        """Make a list with one finding about the True cells; an empty list if `cells` are given and none is True.
 
         Args:
+            cells: affected cells, boolean (B, H, Q, K), or (B, H, Q) for rows; None for a finding without cells.
             noun: noun for a cell, put with its number before the message: "3 rows" + " with only NaN: ...".
         """
-        total = 0 if cells is None else int(cells.count_nonzero())
-        if cells is not None and not total:
+        if cells is None:
+            return [Finding(rule, severity, message, fix)]
+        number = int(cells.count_nonzero())
+        if not number:
             return []
-        message = f"{counted(total, noun)} {message}" if noun else message
-        axes = [] if cells is None else [axis for axis in range(cells.dim()) if AXES[axis] in self.axes]
+        message = f"{counted(number, noun)} {message}" if noun else message
+        axes = [axis for axis in range(cells.dim()) if AXES[axis] in self.axes]
         if not axes:
             return [Finding(rule, severity, message, fix)]
-        for axis in set(range(cells.dim())) - {*axes}:
-            cells = cells.any(axis, keepdim=True)  # the array lacks this axis
+        for axis in range(cells.dim()):
+            cells = cells if axis in axes else cells.any(axis, keepdim=True)
         flat, size, total = cells.flatten(), MOST, int(cells.count_nonzero())
         while size < len(flat) and int(flat[:size].count_nonzero()) < min(MOST, total):  # avoids a full search
             size *= 4
@@ -198,7 +202,8 @@ def future(queries: int, keys: int) -> Tensor:
     return torch.arange(keys) > torch.arange(queries)[:, None] + offset
 
 
-def read_rows(values: Tensor, tokens: Tensor | None) -> Tensor:
-    """Mark the rows to check, queries that are not padding, boolean, broadcasts to (B, H, Q); `tokens` is (B, K)."""
-    has_padding = tokens is not None and values.shape[2] == values.shape[3]  # then queries are the same positions
-    return tokens[:, None] if has_padding else torch.ones(1, 1, 1, dtype=torch.bool)
+def rows_to_check(values: Tensor, tokens: Tensor | None) -> Tensor:
+    """Mark the queries of values (B, H, Q, K) that are not padding, boolean, broadcasts to (B, H, Q). All are marked if
+    padding is unknown (no `tokens`, (B, K)), or queries and keys are different positions."""
+    is_known = tokens is not None and values.shape[2] == values.shape[3]
+    return tokens[:, None] if is_known else torch.ones(1, 1, 1, dtype=torch.bool)

@@ -2,8 +2,7 @@
 
 The parts are the rules of the intended mask and its padding. Each part is right or has one mistake, and the whole mask
 may be inverted or transposed. The explanation is the combination of the fewest mistakes, at most two, that gives every
-cell; else one that gives every row that counts, because the outputs of queries that are padding are not used. A mistake
-that alone changes no row that counts, such as padding that no token sees, is not reported beside another mistake.
+cell; else one that gives every row that counts, because the outputs of queries that are padding are not used.
 
 Among combinations with equally few mistakes, the first in this order is chosen: True = may attend before True = masked;
 the last query at the last key before the first query at the first key; no padding before padding inferred from the
@@ -12,7 +11,7 @@ unintended causal part; mistakes in the order of `rule_part` and `padding_part`;
 combination gives all rows that count, the nearest one is chosen, with the cells that differ.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import combinations, pairwise, product
@@ -53,7 +52,8 @@ MISTAKES = {
 
 SAMPLE = 32
 """Number of rows to compare first; only combinations that give these rows are compared in full."""
-
+COST = 4
+"""Factor of the number of wrong cells per mistake, so that a mistake must explain many cells."""
 ALL = slice(None)
 
 
@@ -91,56 +91,57 @@ def kind_or_mask(text: str) -> str | Mask:
 
 
 def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[Intent | None]:
-    """List the usual masks in the order in which they are tried, with parameters inferred from the given mask.
+    """List the six usual masks in the order in which they are tried, with parameters inferred from the given mask; None
+    where the mask does not determine the parameter.
 
     Args:
-        may_attend: (B, H, Q, K), True = may attend.
+        may_attend: given mask, boolean (B, H, Q, K), True = may attend.
         tokens: (B, K), True at tokens; None without padding.
         offset: position of the first query.
-
-    Returns:
-        Six intents, with None where the mask does not determine the parameter.
     """
     (queries, keys), rows, causal = may_attend.shape[2:], may_attend.any(1), Subsequent()
-    window, prefix, packed = None, None, [None, None]
+    window = prefix = packed_decoder = packed_encoder = None
     first, last, text_rows = 0, queries - 1 + offset, rows
     if tokens is not None and queries == keys:  # infer parameters from the longest text
         longest = int(tokens.sum(1).argmax())
         positions = tokens[longest].nonzero().flatten().tolist() or [0]
         first, last, text_rows = positions[0], positions[-1], rows[longest : longest + 1]
-    before = last - min(text_rows[:, last - offset].any(0).nonzero().flatten().tolist(), default=keys)
+    keys_of_last = text_rows[:, last - offset].any(0).nonzero().flatten().tolist()
+    before = last - min(keys_of_last, default=keys)
     if 0 <= before < last - first:
         window = Intent(f"a causal decoder with a window ({before} before)", causal & Window(before))
-    length = 1 + max(text_rows[:, first].any(0).nonzero().flatten().tolist(), default=-1)
+    keys_of_first = text_rows[:, first].any(0).nonzero().flatten().tolist()
+    length = 1 + max(keys_of_first, default=-1)
     if first + offset + 1 < length < keys:
         prefix = Intent(f"a prefix-LM (prefix of {length})", causal | Prefix(length))
     if 1 < queries <= keys:  # a document starts where the previous key is blocked
-        breaks, second = ~rows.diagonal(offset - 1, 1, 2), max(1, offset)
+        is_start, second = ~rows.diagonal(offset - 1, 1, 2), max(1, offset)
         if tokens is not None:  # padding belongs to the adjacent document
-            breaks = breaks & (tokens[:, 1:] & tokens[:, :-1])[:, second - 1 : second - 1 + breaks.shape[1]]
-        starts = [[0, *(text.nonzero().flatten() + second).tolist(), keys] for text in breaks]
-        texts = [Documents(tuple(end - start for start, end in pairwise(edges))) for edges in starts]
+            are_both_tokens = tokens[:, 1:] & tokens[:, :-1]
+            is_start = is_start & are_both_tokens[:, second - 1 : second - 1 + is_start.shape[1]]
+        edges = [[0, *(text.nonzero().flatten() + second).tolist(), keys] for text in is_start]
+        texts = [Documents(tuple(end - start for start, end in pairwise(of_text))) for of_text in edges]
         documents = texts[0] if len({*texts}) == 1 else PerText(tuple(texts))
-        if breaks.any():
-            packed = [Intent("a causal decoder of packed documents", causal & documents)]
-            packed += [Intent("a two-way encoder of packed documents", documents)]
+        if is_start.any():
+            packed_decoder = Intent("a causal decoder of packed documents", causal & documents)
+            packed_encoder = Intent("a two-way encoder of packed documents", documents)
     encoder, decoder = Intent("a two-way encoder", Full()), Intent("a causal decoder", causal)
-    return [encoder, decoder, window, prefix, *packed]
+    return [encoder, decoder, window, prefix, packed_decoder, packed_encoder]
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A part of the intended mask, with its possible mistakes.
+    """A rule of the intended mask, or its padding, with the mistakes that it may have.
 
     Attributes:
         name: name of the part, at the beginning of a sentence.
         shape: (B, H, Q, K) of the whole mask.
         states: mask, or cells that broadcast to (B, H, Q, K), per mistake, in the order in which they are tried; the
-            first, "", is the correct part.
-        rule: rule in the intent; None for padding, and for an unintended causal part.
+            first, "", is the part without a mistake.
+        rule: rule of the intended mask; None for padding, and for an unintended causal part.
         offset: position of the first query.
-        when_missing: whether all cells are open without the part (an operand of "&") or blocked (of "|").
-        computed: cache of cells, by mistake and step of the rows.
+        blocks: whether the part blocks cells (an operand of "&"); else it opens cells (an operand of "|").
+        computed: cache of cells, by mistake and the step of the slice of rows.
     """
 
     name: str
@@ -148,51 +149,60 @@ class Part:
     states: dict[str, Mask | Tensor]
     rule: Mask | None = None
     offset: int = 0
-    when_missing: bool = True
+    blocks: bool = True
     computed: dict[tuple[str, int | None], Tensor] = field(default_factory=dict)
 
     def cells(self, mistake: str, rows: slice = ALL) -> Tensor:
-        """Compute the cells of the part with a mistake, which broadcast to (B, H, rows, K)."""
-        if (mistake, rows.step) not in self.computed:
+        """Compute the cells of the part with a mistake ("" for none), which broadcast to (B, H, rows, K)."""
+        key = mistake, rows.step
+        if key not in self.computed:
             (batch, _, queries, keys), state = self.shape, self.states[mistake]
             if isinstance(state, Tensor):
-                cells = state[:, :, rows] if state.shape[2] > 1 else state
+                self.computed[key] = state[:, :, rows] if state.shape[2] > 1 else state
             elif mistake == "transposed":
-                cells = state.tensor(queries, keys, columns=rows)[:batch].mT
+                self.computed[key] = state.tensor(queries, keys, columns=rows)[:batch].mT
             else:
-                cells = state.tensor(queries, keys, rows=rows)[:batch]
-            self.computed[mistake, rows.step] = cells
-        return self.computed[mistake, rows.step]
+                self.computed[key] = state.tensor(queries, keys, rows=rows)[:batch]
+        return self.computed[key]
 
 
-def rule_part(shape: Sequence[int], rule: Mask, offset: int, when_missing: bool, *, is_whole: bool) -> Part:
-    """Make the part for a rule, with its possible mistakes; if it `is_whole`, inverting it is `Combination.whole`."""
-    name, is_causal = getattr(rule, "keyword", "") or "other", isinstance(rule, Subsequent)
-    ahead, behind, missing = ("next-key", "own-key", "open-future") if is_causal else ("ahead", "behind", "missing")
-    states = {"": rule, ahead: rule.shifted(1), behind: rule.shifted(-1)}
-    if parameter := {Window: "before", Prefix: "length"}.get(type(rule)):  # often off by one
-        number = getattr(rule, parameter)
-        states["longer"] = replace(rule, **{parameter: number + 1})
-        if number:
-            states["shorter"] = replace(rule, **{parameter: number - 1})
-    if not is_whole and shape[2] == shape[3]:
-        states["transposed"] = rule
-    if not is_whole:
-        states["inverted"] = ~rule
-    states[missing] = Full() if when_missing else ~Full()
-    states = {"": rule} if isinstance(rule, Full) else states
+def rule_part(shape: Sequence[int], rule: Mask, offset: int, blocks: bool, *, is_whole: bool) -> Part:
+    """Make the part for a rule, with its possible mistakes.
+
+    If the rule `is_whole`, the whole intended mask, transposing and inverting it are mistakes of the whole mask.
+    """
+    if isinstance(rule, Full):
+        states = {"": rule}
+    else:
+        is_causal = isinstance(rule, Subsequent)
+        names = ("next-key", "own-key", "open-future") if is_causal else ("ahead", "behind", "missing")
+        ahead, behind, missing = names
+        states = {"": rule, ahead: rule.shifted(1), behind: rule.shifted(-1)}
+        if parameter := {Window: "before", Prefix: "length"}.get(type(rule)):  # often off by one
+            number = getattr(rule, parameter)
+            states["longer"] = replace(rule, **{parameter: number + 1})
+            if number:
+                states["shorter"] = replace(rule, **{parameter: number - 1})
+        if not is_whole and shape[2] == shape[3]:
+            states["transposed"] = rule
+        if not is_whole:
+            states["inverted"] = ~rule
+        states[missing] = Full() if blocks else ~Full()
     states = {mistake: mask.shifted(offset) for mistake, mask in states.items()}
-    return Part(f"{name.capitalize()} part", shape, states, rule, offset, when_missing)
+    name = getattr(rule, "keyword", "") or "other"
+    return Part(f"{name.capitalize()} part", shape, states, rule, offset, blocks)
 
 
 def padding_part(shape: Sequence[int], tokens: Tensor) -> Part:
     """Make the part for padding, with its possible mistakes; `tokens` is boolean (B, K), True at tokens."""
-    (batch, heads, queries, keys), real = shape, tokens[:, None, None]
-    states = {"": real, "wrong-axis": real.mT} if queries == keys else {"": real}
-    states["missing"] = torch.ones_like(real)  # before off by one, which may give the same cells
-    states["opens-padding"] = pad(real, (0, 1))[..., 1:] | real | pad(real, (1, 0))[..., :-1]
-    states["blocks-token"] = ~(pad(~real, (0, 1))[..., 1:] | ~real | pad(~real, (1, 0))[..., :-1])
-    states["inverted"] = ~real
+    (batch, heads, queries, keys), is_token = shape, tokens[:, None, None]
+    after, before = pad(is_token, (0, 1), value=False)[..., 1:], pad(is_token, (1, 0), value=False)[..., :-1]
+    beside_padding = pad(~is_token, (0, 1))[..., 1:] | pad(~is_token, (1, 0))[..., :-1]
+    states = {"": is_token, "wrong-axis": is_token.mT} if queries == keys else {"": is_token}
+    states["missing"] = torch.ones_like(is_token)  # before off by one, which may give the same cells
+    states["opens-padding"] = is_token | after | before
+    states["blocks-token"] = is_token & ~beside_padding
+    states["inverted"] = ~is_token
     if batch == queries > 1:
         states["as-queries"] = tokens[None, None]
     if batch == heads > 1:
@@ -204,15 +214,16 @@ def padding_part(shape: Sequence[int], tokens: Tensor) -> Part:
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """An explanation of a mask: its convention, the intent, and a set of mistakes.
+    """An explanation of a mask: its convention, its intended mask, and a set of mistakes.
 
     Attributes:
         may_attend: checked mask, (B, H, Q, K), True = may attend; a mistake of the whole mask (`whole`) is undone.
-        counts: cells that are compared, boolean (B or 1, 1, Q, K).
+        counts: cells that are compared, boolean (B or 1, 1, Q, K): those of queries that are not padding.
         rules: intended mask without padding.
         offset: position of the first query.
         tokens: (B, K), True at tokens; None without padding.
-        mistakes: index in `parts` of each part with a mistake, and the mistake.
+        parts: rules of the intended mask, then padding, then an unintended causal part, as far as there are any.
+        mistakes: mistake of each part that has one, by the index of the part in `parts`.
         whole: mistake of the whole mask, "inverted" or "transposed"; "" for none.
     """
 
@@ -245,8 +256,8 @@ class Combination:
     def cells(self, mistakes: dict[int, str], rows: slice = ALL) -> Tensor:
         """Compute the intended mask with the given mistakes, which broadcasts to (B, H, rows, K)."""
         cells = iter([part.cells(mistakes.get(index, ""), rows) for index, part in enumerate(self.parts)])
-        joined = fold(self.rules, lambda *_: next(cells))
-        return reduce(and_, cells, joined)
+        of_rules = join_cells(self.rules, cells)
+        return reduce(and_, cells, of_rules)  # the remaining parts, such as padding, are joined with "&"
 
     def differences(self, rows: slice = ALL) -> tuple[Tensor, Tensor]:
         """Compare with the checked mask: return all cells that differ, and only those that count, (B, H, rows, K)."""
@@ -256,20 +267,26 @@ class Combination:
     def with_faults(self, number: int) -> Iterator["Combination"]:
         """Yield all combinations with `number` mistakes, in order; a mistake of the whole mask counts as one."""
         for indices in combinations(range(len(self.parts)), number - bool(self.whole)):
-            for names in product(*[[*self.parts[index].states][1:] for index in indices]):
-                yield replace(self, mistakes=dict(zip(indices, names, strict=True)))
+            mistakes_per_part = [[mistake for mistake in self.parts[index].states if mistake] for index in indices]
+            for mistakes in product(*mistakes_per_part):
+                yield replace(self, mistakes=dict(zip(indices, mistakes, strict=True)))
 
     def upright(self, cells: Tensor) -> Tensor:
         """Transpose cells back if the whole mask is transposed."""
         return cells.mT if self.whole == "transposed" else cells
 
     def faults(self) -> Iterator[tuple[Part | None, str, Tensor]]:
-        """Yield each mistake that changes a cell that counts: its part (None: the whole mask), name and wrong cells."""
+        """Yield part (None: the whole mask), name and wrong cells, (B, H, Q, K), of each mistake.
+
+        A mistake that changes no cell that counts is left out if there is another mistake.
+        """
         counts, mistakes = self.upright(self.counts), self.mistakes
         mask = self.cells(mistakes).expand_as(self.may_attend)
         changes = {index: self.cells({index: mistakes[index]}) ^ self.expected for index in mistakes}
         relevant = [index for index, cells in changes.items() if (cells & counts).any()]
-        for index in relevant if relevant or self.whole else mistakes:
+        if not relevant and not self.whole:
+            relevant = [*mistakes]
+        for index in relevant:
             others = {other: mistake for other, mistake in mistakes.items() if other != index}
             yield self.parts[index], mistakes[index], self.upright(mask ^ self.cells(others))
         if self.whole:
@@ -277,19 +294,24 @@ class Combination:
 
 
 def explain(readings: Sequence[Combination]) -> Combination:
-    """Find the combination with the fewest mistakes that reproduces the mask, or else the nearest one."""
-    is_stated = len({reading.convention for reading in readings}) == 1
+    """Find the combination of one or two mistakes that gives the checked mask, or else the nearest combination.
+
+    `readings` are the combinations without mistakes, in order; see `mask_readings`.
+    """
+    has_one_convention = len({reading.convention for reading in readings}) == 1
     candidates = []
     for reading in readings:
         mask, counts = reading.may_attend, reading.counts
-        candidates += [reading, *([replace(reading, may_attend=~mask, whole="inverted")] if is_stated else [])]
+        candidates.append(reading)
+        if has_one_convention:  # else the inverted mask is a reading, too
+            candidates.append(replace(reading, may_attend=~mask, whole="inverted"))
         if mask.shape[2] == mask.shape[3]:
             candidates.append(replace(reading, may_attend=mask.mT, counts=counts.mT, whole="transposed"))
     distances = {reading: int(reading.differences(reading.sample)[1].count_nonzero()) for reading in readings}
-    for number, reading in product((1, 2), candidates):
-        for combination in reading.with_faults(number):
-            wrong, of_read_rows = combination.differences(reading.sample)
-            distances[combination] = int(of_read_rows.count_nonzero()) * 4**number  # a mistake must explain many cells
+    for number, candidate in product((1, 2), candidates):
+        for combination in candidate.with_faults(number):
+            wrong, wrong_that_counts = combination.differences(combination.sample)
+            distances[combination] = int(wrong_that_counts.count_nonzero()) * COST**number
             if not wrong.any() and not combination.differences()[0].any():
                 return combination
     for combination, distance in distances.items():
@@ -302,66 +324,75 @@ def mask_readings(masks: dict[str, Tensor], intent: Intent | None, tokens: Tenso
     """Yield the possible readings of a mask (convention, offset, intent and padding) in order, still without mistakes.
 
     Args:
-        masks: boolean mask per convention, (B, H, Q, K), True = may attend.
+        masks: mask per possible convention, boolean (B, H, Q, K), True = may attend.
         intent: intended mask, which may include padding; None to try each of the usual masks.
         tokens: (B, K), True at tokens, if padding was given; else a usual mask is also tried with inferred padding.
     """
     batch, _, queries, keys = shape = next(iter(masks.values())).shape
     intended = Full() if intent is None else intent.mask
-    joined = intended.masks if isinstance(intended, And) else [intended]
-    of_padding = [rule for rule in joined if isinstance(rule, Padding)]
-    stated = [rule.tensor(1, keys)[:batch, 0, 0] for rule in of_padding] + ([] if tokens is None else [tokens])
+    operands = intended.masks if isinstance(intended, And) else [intended]
+    stated = [mask.tensor(1, keys)[:batch, 0, 0] for mask in operands if isinstance(mask, Padding)]
+    rules = [mask for mask in operands if not isinstance(mask, Padding)] or [Full()]
+    stated += [] if tokens is None else [tokens]
     for convention, mask in masks.items():
         paddings = [reduce(and_, stated) if stated else None]
         if not stated and (intent is None or intent.is_usual):  # padding at one end may be keys that no query sees
-            used = mask.any((1, 2)).int()
-            real = (used.cummax(1).values & used.flip(1).cummax(1).values.flip(1)).bool() | ~used.any(1, keepdim=True)
-            paddings += [real] if (real[:, 0] | real[:, -1]).all() and not real.all() else []
-        alignments = [*product(dict.fromkeys((max(0, keys - queries), 0)), paddings)]
+            is_seen = mask.any((1, 2)).int()
+            from_left, from_right = is_seen.cummax(1).values, is_seen.flip(1).cummax(1).values.flip(1)
+            real = (from_left & from_right).bool() | ~is_seen.bool().any(1, keepdim=True)
+            if (real[:, 0] | real[:, -1]).all() and not real.all():
+                paddings.append(real)
+        offsets = dict.fromkeys((max(0, keys - queries), 0))  # last query at the last key, or first at the first
+        alignments = [*product(offsets, paddings)]
         intents = [usual_masks(mask, real, offset) if intent is None else [intent] for offset, real in alignments]
-        pairs = [*zip(intents, alignments, strict=True)]
-        for kind, (candidates, (offset, real)) in product(range(len(intents[0])), pairs):
-            if (choice := candidates[kind]) is None:
-                continue
-            counts = torch.ones(1, queries, dtype=torch.bool)
-            if real is not None and queries == keys:
-                counts = real if stated else real | mask.any((1, 3))
-            counts = counts[:, None, :, None].expand(-1, -1, -1, keys)
-            rest = [rule for rule in joined if rule not in of_padding] if choice is intent else [choice.mask]
-            rules = reduce(and_, rest or [Full()])
-            parts = _parts(rules, shape, offset, real)
-            yield Combination(choice, convention, mask, counts, rules, offset, real, parts)
+        for of_kind in zip(*intents, strict=True):  # the same usual mask for each alignment
+            for choice, (offset, real) in zip(of_kind, alignments, strict=True):
+                if choice is None:
+                    continue
+                counts = torch.ones(1, queries, dtype=torch.bool)
+                if real is not None and queries == keys:
+                    counts = real if stated else real | mask.any((1, 3))
+                counts = counts[:, None, :, None].expand(-1, -1, -1, keys)
+                chosen_rules = reduce(and_, rules) if choice is intent else choice.mask
+                parts = _parts(chosen_rules, shape, offset, real)
+                yield Combination(choice, convention, mask, counts, chosen_rules, offset, real, parts)
 
 
 def hides_future(rules: Mask, offset: int, shape: Sequence[int], rows: slice = ALL) -> bool:
-    """Whether rules block every future key; False if there are no future keys."""
-    ahead = future(*shape[2:])[rows]
-    return bool(ahead.any()) and not bool((rules.shifted(offset).tensor(*shape[2:], rows=rows) & ahead).any())
+    """Whether a mask on (B, H, Q, K) blocks every future key of the rows; False if there are no future keys."""
+    queries, keys = shape[2:]
+    ahead = future(queries, keys)[rows]
+    cells = rules.shifted(offset).tensor(queries, keys, rows=rows)
+    return bool(ahead.any()) and not bool((cells & ahead).any())
 
 
 def _parts(rules: Mask, shape: Sequence[int], offset: int, tokens: Tensor | None) -> list[Part]:
     """List the parts: the rules of the intent, padding, and a causal part as a possible mistake if none is intended."""
-    leaves: list[tuple[Mask, bool]] = []
-    fold(rules, lambda *leaf: leaves.append(leaf) or torch.ones(1, dtype=torch.bool))
+    leaves = rules_of(rules)
     is_whole = len(leaves) == 1 and tokens is None
-    parts = [rule_part(shape, rule, offset, missing, is_whole=is_whole) for rule, missing in leaves]
+    parts = [rule_part(shape, rule, offset, blocks, is_whole=is_whole) for rule, blocks in leaves]
     parts += [] if tokens is None else [padding_part(shape, tokens)]
-    if not hides_future(rules, offset, shape, slice(None, None, max(1, shape[2] // SAMPLE))):
+    sample = slice(None, None, max(1, shape[2] // SAMPLE))
+    if not hides_future(rules, offset, shape, sample):
         parts.append(Part("Causal part", shape, {"": Full(), "extra": Subsequent().shifted(offset)}))
     return parts
 
 
-def fold(mask: Mask, leaf: Callable[[Mask, bool], Tensor], when_missing: bool = True) -> Tensor:
-    """Compute the cells of each rule of a mask by `leaf`, and combine them with the operators of the mask.
-
-    Args:
-        leaf: function that returns the cells of a rule; its second argument is `when_missing` of the rule.
-        when_missing: see `Part`.
-    """
+def rules_of(mask: Mask, blocks: bool = True) -> list[tuple[Mask, bool]]:
+    """List the rules that "&", "|" and "~" combine to a mask, from left to right, each with `Part.blocks`."""
     match mask:
         case And(masks) | Or(masks):
-            is_and = isinstance(mask, And)
-            return reduce(and_ if is_and else or_, [fold(inner, leaf, is_and) for inner in masks])
-        case Not(inner):
-            return ~fold(inner, leaf, not when_missing)
-    return leaf(mask, when_missing)
+            return [pair for operand in masks for pair in rules_of(operand, isinstance(mask, And))]
+        case Not(operand):
+            return rules_of(operand, not blocks)
+    return [(mask, blocks)]
+
+
+def join_cells(mask: Mask, cells: Iterator[Tensor]) -> Tensor:
+    """Combine the cells of each rule, in the order of `rules_of`, with the operators of the mask."""
+    match mask:
+        case And(masks) | Or(masks):
+            return reduce(and_ if isinstance(mask, And) else or_, [join_cells(operand, cells) for operand in masks])
+        case Not(operand):
+            return ~join_cells(operand, cells)
+    return next(cells)

@@ -9,50 +9,56 @@ from attnviz.core.masks import Subsequent
 
 
 def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> str:
-    """Write the repair of a mistake in a part, or in the whole mask (None), as code in the convention of the mask."""
-    is_masked, additive = convention in ("true-is-masked", "additive"), convention == "additive"
+    """Write how to repair a `mistake`, one of `MISTAKES`, with code in the convention of the mask.
+
+    `part` is the wrong part, or None for the whole mask; `values` is the mask as given, (B, H, Q, K).
+    """
+    is_additive, is_missing = convention == "additive", mistake in ("missing", "open-future")
     if part is None and mistake == "transposed":
         return "Pass mask.mT: rows are queries, columns are keys."
     if part is None:
         opposite = "~mask" if values.dtype is torch.bool else "1 - mask"
-        opposite = "torch.where(mask < 0, 0.0, -torch.inf)" if additive else opposite
+        opposite = "torch.where(mask < 0, 0.0, -torch.inf)" if is_additive else opposite
         return f"Pass {opposite}, or state the other convention."
-    blocks, is_missing = part.when_missing, mistake in ("missing", "open-future")
-    code, reason = code_of(part, is_masked=blocks if is_missing and additive else is_masked)
-    change = f"Write this part{', True = masked before it is filled with -inf,' if additive else ''} as: {code}"
     if mistake == "extra":
-        change, reason = "Leave the causal part out", ""
-    elif mistake == "repeat":
-        change = f"Repeat it with repeat_interleave({values.shape[1]}, 0), or write this part as: {code}"
-    elif is_missing and additive:
-        change = f"Join it: mask = mask.masked_fill({code}, {'-torch.inf' if blocks else '0.0'})"
-    elif is_missing:
+        return "Leave the causal part out."
+    if is_missing and is_additive:
+        code, reason = code_of(part, is_masked=part.blocks)
+        return f"Join it: mask = mask.masked_fill({code}, {'-torch.inf' if part.blocks else '0.0'}){reason}."
+    is_masked = convention in ("true-is-masked", "additive")
+    code, reason = code_of(part, is_masked=is_masked)
+    if is_missing:
         mask = "mask.bool()" if values.is_floating_point() else "mask"
-        change = f"Join it: mask = {mask} {'&' if blocks is not is_masked else '|'} {code}"
-    return f"{change}{reason}."
+        operator = "&" if part.blocks != is_masked else "|"  # True = masked swaps the two operators
+        return f"Join it: mask = {mask} {operator} {code}{reason}."
+    if mistake == "repeat":
+        return f"Repeat it with repeat_interleave({values.shape[1]}, 0), or write this part as: {code}{reason}."
+    meaning = ", True = masked before it is filled with -inf," if is_additive else ""
+    return f"Write this part{meaning} as: {code}{reason}."
 
 
 def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
-    """Write a correct part as code, True = may attend or True = masked, and explain the names in the code."""
+    """Write the code that makes the right cells of a part, True = masked if `is_masked`, else True = may attend; also
+    return a phrase that explains the code."""
     *_, queries, keys = part.shape
-    if part.rule is None:
+    if part.rule is None:  # padding
         name, compared = ("padding", "==") if is_masked else ("tokens", "!=")
         return f"{name}[:, None, None, :]", f", where {name} is (B, K) and True at {name}, such as ids {compared} pad"
     size, first = "n, n" if queries == keys else f"{queries}, {keys}", part.offset
-    ones = f"torch.ones({size}, dtype=torch.bool)"
-    reason = f", as query 0 is at position {first} (K - Q)" if first else ""
     if isinstance(part.rule, Subsequent):
-        first += part.rule.offset
-        return f"{ones}.{f'triu(diagonal={first + 1})' if is_masked else f'tril(diagonal={first})'}", reason
+        diagonal = first + part.rule.offset
+        triangle = f"triu(diagonal={diagonal + 1})" if is_masked else f"tril(diagonal={diagonal})"
+        reason = f", as query 0 is at position {first} (K - Q)" if first else ""
+        return f"torch.ones({size}, dtype=torch.bool).{triangle}", reason
     try:
         shift = f".shifted({first})" if first else ""
         code = f'attnviz.mask("{part.rule.text}"){shift}.grid({size})'
-    except MaskError:
+    except MaskError:  # the rule has no text
         return "the intended rule", ""
     return f"~{code}" if is_masked else code, ""
 
 
 def block_future(first: int) -> str:
-    """Write how to block the future in code, if query 0 is at the position `first` of the keys."""
+    """Write how to block the keys after each query; `first` is the key at the position of query 0."""
     reason = f", as query 0 is at position {first} (K - Q)" if first else ""
     return f"Block them: at most tril(diagonal={first}) is open, triu(diagonal={first + 1}) blocked{reason}."
