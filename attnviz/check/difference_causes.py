@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -89,15 +89,24 @@ class RunResult:
         return asdict(self) | {"same": self.same, "difference": difference}
 
 
+class KeySpan(NamedTuple):
+    """Slots (columns) of the keys that one forward pass sees in an attention call."""
+
+    start: int  # first slot of the pass
+    end: int  # slot after the last of the pass
+    first: int  # first slot of the keys
+    count: int  # number of keys
+    sees_later: bool  # whether keys after its last token are seen, such as empty slots of a buffer
+
+
 @dataclass(frozen=True, eq=False)
 class JoinedCall:
-    """One attention call over all slots of a row, joined from all forward passes.
+    """One attention call over all slots (columns) of a row, joined from all forward passes.
 
     Attributes:
         may_attend, weights: mask and weights, (H, S, S); cells that no forward pass has are blocked.
         vectors: query, key and value of each slot, (S, numbers), if captured.
-        keys: for each forward pass its first slot, the end of its slots, the first slot of its keys, the number of its
-            keys, and whether it sees keys after its last token, such as empty slots of a buffer.
+        spans: keys of each forward pass.
     """
 
     site: Site
@@ -105,128 +114,142 @@ class JoinedCall:
     may_attend: Tensor
     weights: Tensor
     vectors: dict[str, Tensor] = field(default_factory=dict)
-    keys: list[tuple[int, int, int, int, bool]] = field(default_factory=list)
+    spans: list[KeySpan] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"{self.site} ({self.name})" if self.name else str(self.site)
 
 
-def layers(ran: TextRun, row: int) -> dict[Site, JoinedCall]:
+def layers(text_run: TextRun, row: int) -> dict[Site, JoinedCall]:
     """Join the self-attention of one row per site; raise AttnvizError if a forward pass reads more than the row has."""
-    size, joined = ran.text.shape[1], {}
-    steps = [(start, step) for start, captured in ran.passes for step in captured.steps if step.site.kind != "cross"]
-    for start, step in steps:
+    size, joined = text_run.text.shape[1], {}
+    steps = [(start, step) for start, captured in text_run.passes for step in captured.steps]
+    for start, step in ((start, step) for start, step in steps if step.site.kind != "cross"):
         heads, end, count = range(step.num_heads), start + step.shape[2], step.shape[3] - step.has_sink
         if end > size:
             raise AttnvizError(f"{step.site} has {counted(step.shape[2], 'query')} for {counted(size, 'token')}.")
         empty = torch.zeros(len(heads), size, size)
         call = joined.setdefault(step.site, JoinedCall(step.site, step.name, empty.bool(), empty))
-        first, old, new = max(0, end - count), call.vectors.get("key"), step.key[row].transpose(0, 1).flatten(1)
-        if first and old is not None:  # fewer keys than slots: the cache lost its last keys if its first keys are equal
-            filled = ~old[:count].isnan().any(-1)
-            first = 0 if bool(filled.any()) and torch.equal(old[:count][filled], new[:count][filled]) else first
+        first, old_keys = max(0, end - count), call.vectors.get("key")
+        if first and old_keys is not None:  # fewer keys than slots: a cache with the old first keys lost its last ones
+            new_keys = step.key[row].transpose(0, 1).flatten(1)
+            is_filled = ~old_keys[:count].isnan().any(-1)
+            if bool(is_filled.any()) and torch.equal(old_keys[:count][is_filled], new_keys[:count][is_filled]):
+                first = 0
         keys = slice(first, min(first + count, end))
         for joined_cells, compute in ((call.may_attend, step.may_attend), (call.weights, step.weights)):
             cells = torch.stack([compute(head, sentence=row) for head in heads])
             joined_cells[:, start:end, keys] = cells[..., : keys.stop - first].to(joined_cells)
         for name in ("value",) if step.weights_only else ("query", "key", "value"):
-            slots, vectors = slice(start, end) if name == "query" else keys, getattr(step, name)[row]
-            flat = vectors.transpose(0, 1).flatten(1)[: slots.stop - slots.start]
-            call.vectors.setdefault(name, torch.full((size, flat.shape[1]), torch.nan, dtype=flat.dtype))[slots] = flat
+            slots = slice(start, end) if name == "query" else keys
+            vectors = getattr(step, name)[row].transpose(0, 1).flatten(1)[: slots.stop - slots.start]
+            unknown = torch.full((size, vectors.shape[1]), torch.nan, dtype=vectors.dtype)
+            call.vectors.setdefault(name, unknown)[slots] = vectors
         sees_later = any(bool(step.may_attend(head, sentence=row)[:, end:count].any()) for head in heads)
-        call.keys.append((start, end, first, count, sees_later))
+        call.spans.append(KeySpan(start, end, first, count, sees_later))
     return joined
 
 
 def cause(
-    ran: TextRun, row: int, slots: Tensor, alone: TextRun, ids: Tensor, rerun: Callable[[Tensor], TextRun], bound: float
+    run: TextRun, row: int, slots: Tensor, alone: TextRun, ids: Tensor, rerun: Callable[[Tensor], TextRun], bound: float
 ) -> RunResult:
     """Find why the outputs of a text in a row differ from the text alone, from the first layer that differs.
 
     Args:
-        slots, ids: slots of the tokens of the text in the row, and their ids, (n,).
+        slots, ids: slots (columns) of the tokens of the text in the row, and their ids, (n,).
         alone: run of the text alone.
         rerun: function that runs ids as one text.
         bound: largest relative difference of vectors inside a layer that counts as rounding.
     """
     try:
-        here, there = layers(ran, row), layers(alone, 0)
+        calls, calls_alone = layers(run, row), layers(alone, 0)
     except AttnvizError as error:
         return _cause("other unread", error=error)
-    for call in here.values() if not bool(ran.output[row, slots].isfinite().all()) else ():
-        if bool((empty := ~call.may_attend.any(-1).all(0)).any()):
-            return _cause("mask nan", call, query=first_true(empty))
-    for number, (site, expected) in enumerate(there.items()):
-        call = here.get(site)
+    if not bool(run.output[row, slots].isfinite().all()):
+        for call in calls.values():
+            empty = ~call.may_attend.any(-1).all(0)
+            if bool(empty.any()):
+                return _cause("mask nan", call, query=first_true(empty))
+    for number, (site, expected) in enumerate(calls_alone.items()):
+        call = calls.get(site)
         if call is None or len(call.weights) != len(expected.weights):
             continue
-        if of_mask := next(_mask_causes(ran, row, slots, call, expected), None):
-            return of_mask
+        if mask_cause := next(_mask_causes(run, row, slots, call, expected), None):
+            return mask_cause
         names = [name for name in ("query", "key", "value") if name in call.vectors and name in expected.vectors]
         moved = {name: distance(expected.vectors[name], call.vectors[name][slots]) > bound for name in names}
-        weights = ((call.weights[:, slots][:, :, slots] - expected.weights).abs() > bound).any(-1).any(0)
-        if not bool((changed := weights | moved["value"]).any()):
+        weights_of_text = call.weights[:, slots][:, :, slots]
+        changed = moved["value"] | ((weights_of_text - expected.weights).abs() > bound).any(-1).any(0)
+        if not bool(changed.any()):
             continue
-        if not any(bool(part.any()) for part in moved.values()):
+        moved = {name: tokens for name, tokens in moved.items() if bool(tokens.any())}
+        if not moved:
             return _cause("scores", call, token=first_true(changed))
-        for name in (name for name in ("query", "key") if not number and name in moved and bool(moved[name].any())):
-            token = first_true(moved[name])
+        for name in ("query", "key") if not number else ():
+            if name not in moved:
+                continue
             # in the first layer, a query or key depends on its token and position alone
+            token = first_true(moved[name])
             with suppress(AttnvizError):  # the model may not read a text as long as the row
-                vectors = layers(rerun(ids[token].repeat(len(ran.text[row]))), 0)[site].vectors[name]
-                near = distance(vectors, call.vectors[name][slots[token]].expand_as(vectors)) <= bound
-                if bool(near.any()) and first_true(near) != token:
-                    return _cause("positions", call, token=token, position=first_true(near), name=name)
+                repeated = rerun(ids[token].repeat(len(run.text[row])))
+                vectors = layers(repeated, 0)[site].vectors[name]
+                is_near = distance(vectors, call.vectors[name][slots[token]].expand_as(vectors)) <= bound
+                if bool(is_near.any()) and first_true(is_near) != token:
+                    return _cause("positions", call, token=token, position=first_true(is_near), name=name)
         before = "between the attention calls before it" if number else "before it, such as its embedding"
         return _cause("other", call, token=first_true(changed), before=before)
     return _cause("other behind")
 
 
 def _cause(symptom: str, call: JoinedCall | None = None, **values: Any) -> RunResult:
-    """Make the result for a symptom at an attention call, with message and repair."""
-    message, fix = (table[symptom].format(layer=call, **values) for table in (SYMPTOMS, REMEDIES))
+    """Make the result for a symptom, a key of `SYMPTOMS`, at an attention call, with `values` in its sentences."""
+    message, fix = SYMPTOMS[symptom].format(layer=call, **values), REMEDIES[symptom].format(layer=call, **values)
     return RunResult("", symptom.split()[0], message, fix, layer=call and call.site.layer)
 
 
-def first_true(places: Tensor) -> int:
-    """Return the index of the first True."""
-    return int(places.nonzero()[0])
+def first_true(flags: Tensor) -> int:
+    """Return the index of the first True of a boolean tensor (n,), which has one."""
+    return int(flags.nonzero()[0])
 
 
-def _mask_causes(ran: TextRun, row: int, slots: Tensor, call: JoinedCall, alone: JoinedCall) -> Iterator[RunResult]:
-    """Yield causes for the difference of two masks at one call, the likeliest first; nothing if they are equal."""
-    row_mask, expected = call.may_attend.any(0), alone.may_attend.any(0)
-    outside, inside = row_mask[slots].index_fill(1, slots, False), row_mask[slots][:, slots]
-    for query, key in outside.nonzero().tolist()[:1]:
-        other, places = int(ran.text[row, key]), list(dict.fromkeys(ran.text[row].tolist()))
+def _mask_causes(run: TextRun, row: int, slots: Tensor, call: JoinedCall, alone: JoinedCall) -> Iterator[RunResult]:
+    """Yield causes for the difference between the masks of a call and of the same call for the text `alone`, the
+    likeliest first; nothing if they are equal. `slots` are the columns of the text in the row, (n,)."""
+    row_mask, expected, texts = call.may_attend.any(0), alone.may_attend.any(0), run.text[row]
+    inside = row_mask[slots][:, slots]
+    outside = row_mask[slots].index_fill(1, slots, False)  # open keys that are not of the text
+    if bool(outside.any()):
+        query, key = outside.nonzero()[0].tolist()
+        other, numbers = int(texts[key]), list(dict.fromkeys(texts.tolist()))
         is_causal = torch.equal(row_mask, torch.ones_like(row_mask).tril())
         causal = ": its mask is causal over the whole row" if is_causal else ""
-        cells = counted(int((outside & (ran.text[row] == other)).sum()), "cell")
-        values = {"slot": int(slots[query]), "key": key, "other": places.index(other) + 1, "causal": causal}
+        cells = counted(int((outside & (texts == other)).sum()), "cell")
+        values = {"slot": int(slots[query]), "key": key, "other": numbers.index(other) + 1, "causal": causal}
         yield _cause("mask padding" if other == PADDING else "mask document", call, cells=cells, **values)
-    for start, end, _, count, sees_later in call.keys:
-        if sees_later and not any(part[4] for part in alone.keys):
-            yield _cause("cache slots", call, start=start, keys=counted(count, "key"), tokens=counted(end, "token"))
-    differs, is_cached = inside ^ expected, len(ran.passes) > 1
+    if not any(span.sees_later for span in alone.spans):
+        for span in (span for span in call.spans if span.sees_later):
+            keys, tokens = counted(span.count, "key"), counted(span.end, "token")
+            yield _cause("cache slots", call, start=span.start, keys=keys, tokens=tokens)
+    differs = inside ^ expected
     if not bool(differs.any()):
         return
     rows, (query, key) = differs.any(1), differs.nonzero()[0].tolist()
-    widths = [int(cells.sum(1).max()) for cells in (inside[rows], expected)]
-    bands = [torch.ones_like(expected).tril().triu(1 - width) for width in widths]
-    if widths[0] > 1 and torch.equal(inside[rows], bands[0][rows]) and torch.equal(expected, bands[1]):
-        unlimited = bool((inside[rows].sum(1) == rows.nonzero().flatten() + 1).all()), widths[1] == len(expected)
-        windows = [f"a window of {counted(width, 'token')}" for width in widths]
-        here, there = ("no window" if sees_all else name for sees_all, name in zip(unlimited, windows, strict=True))
+    width, width_alone = (int(cells.sum(1).max()) for cells in (inside[rows], expected))
+    band, band_alone = (torch.ones_like(expected).tril().triu(1 - size) for size in (width, width_alone))
+    if width > 1 and torch.equal(inside[rows], band[rows]) and torch.equal(expected, band_alone):
+        sees_all = bool((inside[rows].sum(1) == rows.nonzero().flatten() + 1).all())
+        here = "no window" if sees_all else f"a window of {counted(width, 'token')}"
+        there = "no window" if width_alone == len(expected) else f"a window of {counted(width_alone, 'token')}"
         yield _cause("window", call, here=here, there=there, query=query)
-    for start, end, first, count, _ in call.keys if is_cached else ():
-        if start and start <= slots[query] < end:
-            corner, keys_open, new = slots <= slots[query] - start, inside[query], slots >= start
-            in_corner = bool(keys_open[corner][-1:].all()) and not bool((keys_open & ~corner).any())
-            is_new_hidden = torch.equal(keys_open, expected[query] & ~new)
-            symptoms = {"cache keys": first, "cache new": is_new_hidden, "cache corner": in_corner}
+    for span in call.spans if len(run.passes) > 1 else ():
+        if span.start and span.start <= slots[query] < span.end:
+            open_keys, is_new, is_corner = inside[query], slots >= span.start, slots <= slots[query] - span.start
+            is_in_corner = bool(open_keys[is_corner][-1:].all()) and not bool((open_keys & ~is_corner).any())
+            is_new_hidden = torch.equal(open_keys, expected[query] & ~is_new)
+            symptoms = {"cache keys": span.first > 0, "cache new": is_new_hidden, "cache corner": is_in_corner}
+            values = {"past": counted(span.start, "key"), "keys": counted(span.count, "key"), "start": span.start}
+            values |= {"queries": counted(span.end - span.start, "query"), "tokens": counted(span.end, "token")}
             for symptom in (name for name, holds in symptoms.items() if holds):
-                past, keys, queries = counted(start, "key"), counted(count, "key"), counted(end - start, "query")
-                values = {"past": past, "keys": keys, "queries": queries, "tokens": counted(end, "token")}
-                yield _cause(symptom, call, start=start, **values)
+                yield _cause(symptom, call, **values)
     values = {"verb": "sees" if inside[query, key] else "does not see", "cells": counted(int(differs.sum()), "cell")}
     yield _cause("mask", call, query=query, key=key, **values)

@@ -1,9 +1,6 @@
-"""Leak test of a model: change one token at a time, and compare the outputs that must not depend on it.
+"""Leak test of a model: change one token at a time, and compare the outputs that must not depend on it."""
 
-test = attnviz.leak_test(source, source.tokenize(["the cat sat on the mat"]))
-test.pairs            # ((3, 7), ...): position 3 saw position 7, and must not
-"""
-
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -60,38 +57,39 @@ def leak_test(
     """
     if sentences is None or isinstance(sentences, str):
         sentences = source.tokenize([sentences or next(iter(source.examples), PROBE)])
-    acting = replace(edits, mask=edits.mask and edits.mask.of_sentence(0))
-    before = source.run(sentences[:1], acting, targets[:1])
-    fixed = before.targets if source.writes else ()
-    unedited = before if edits == Edits() else source.run(sentences[:1], Edits(), fixed)
+    edits_of_text = replace(edits, mask=edits.mask and edits.mask.of_sentence(0))
+    before = source.run(sentences[:1], edits_of_text, targets[:1])
+    decoder_input = before.targets if source.writes else ()
+    unedited = before if edits == Edits() else source.run(sentences[:1], Edits(), decoder_input)
     text, kinds = before.read[0], {site.kind for site in before.sites}
     kind = "decoder" if "decoder" in kinds else "encoder"
     if kind not in kinds:
         raise InputError(f"'{source.name}' has no self-attention, so no mask can hide a token of its text.")
     outputs = [before.output[0].cpu(), *([before.prediction.logits[0]] if before.prediction is not None else [])]
-    odd = odd_rows(outputs[0])
-    for output in outputs if edits.empty_rows != "nan" else ():
-        check_finite(before, output, text.length, text.labels)
-    usual = [i for i, token in enumerate(text.tokens) if not token.special or i >= text.length]
-    if not usual:
+    is_odd = odd_rows(outputs[0])  # outputs that are not finite
+    if edits.empty_rows != "nan":
+        for output in outputs:
+            check_finite(before, output, text.length, text.labels)
+    changeable = [i for i, token in enumerate(text.tokens) if not token.special or i >= text.length]
+    if not changeable:
         raise InputError("The text has only special tokens, which are not changed; give another text.")
-    positions = usual[:: -(-len(usual) // MOST)]
-    moved, noise, masking = _change_tokens(source, acting, before, positions, report)
-    moved[odd] = torch.nan
+    positions = changeable[:: math.ceil(len(changeable) / MOST)]
+    moved, noise, of_mask = _change_tokens(source, edits_of_text, before, positions, report)
+    moved[is_odd] = torch.nan
     allowed, promise = _promise(unedited, edits.mask_at(kind), kind, promised)
-    if masking and promised is None and kind != "decoder":
-        message = f"Changing position {masking[0]} changes the mask itself: say what the mask must hide"
+    if of_mask and promised is None and kind != "decoder":
+        message = f"Changing position {of_mask[0]} changes the mask itself: say what the mask must hide"
         raise InputError(f"{message}, --intent causal or two-way, or promised=Subsequent() in Python.")
-    allowed[:, masking] |= torch.ones_like(allowed).tril()[:, masking]
+    allowed[:, of_mask] |= torch.ones_like(allowed).tril()[:, of_mask]
     unchanged = [i for i in range(len(text.tokens)) if i not in positions]
     special = "special tokens are" if all(text.tokens[i].special for i in unchanged) else "some tokens are"
-    unused = [i for i in positions if moved[~odd, i].isnan().all() and not odd.all()]
+    without_effect = [i for i in positions if moved[~is_odd, i].isnan().all() and not is_odd.all()]
     notes = [] if not allowed.all() else ["every output may depend on every token, so nothing can leak"]
     for places, note in (
         (unchanged, f"{special} left as they are, at {{}}"),
-        (masking, "changing {} changes the mask itself, so only the future is judged"),
-        (unused, "changing {} moves no output, so nothing is known about it"),
-        (odd.nonzero().flatten().tolist(), "the output at {} is not a number, so nothing is known about it"),
+        (of_mask, "changing {} changes the mask itself, so only the future is judged"),
+        (without_effect, "changing {} moves no output, so nothing is known about it"),
+        (is_odd.nonzero().flatten().tolist(), "the output at {} is not a number, so nothing is known about it"),
     ):
         if places:
             notes.append(note.format(f"{plural('position', len(places))} {', '.join(map(str, places))}"))
@@ -114,15 +112,15 @@ def leak_test(
 
 
 def _change_tokens(
-    source: Source, edits: Edits, before: Record, places: list[int], report: Callable[[int, int], object]
+    source: Source, edits: Edits, before: Record, positions: list[int], report: Callable[[int, int], object]
 ) -> tuple[Tensor, float, list[int]]:
-    """Change the token at each position in `places`, of the text that the model (or its decoder) reads, one at a time.
+    """Change the token at each of the positions of the text that the model (or its decoder) reads, one at a time.
 
     Returns:
         Change of each output, (n, n), float64, NaN in columns without any change; the noise; and the positions where
         every replacement changed the mask itself, such as a separator between documents.
     """
-    sentence, noise, masking = before.read[0], 0.0, []
+    sentence, noise, of_mask = before.read[0], 0.0, []
     size = len(sentence.tokens)
     moved, batch_size = torch.full((size, size), torch.nan, dtype=torch.float64), max(1, 1024 // size - 3)
 
@@ -141,44 +139,47 @@ def _change_tokens(
             return [*run(copies[:half]), *run(copies[half:])]
         return [(record, row) for row in range(len(copies))]
 
-    waiting = [(place, tokens) for place in places if (tokens := _replacements(source, before, place))]
+    waiting = [(position, _replacements(source, before, position)) for position in positions]
+    waiting = [(position, tokens) for position, tokens in waiting if tokens]
     while waiting:
         batch, waiting, copies = waiting[:batch_size], waiting[batch_size:], []
-        for place, replacements in batch:
-            token = replace(sentence.tokens[place], id=replacements[0].id, text=replacements[0].text)
-            copies.append(replace(sentence, tokens=(*sentence.tokens[:place], token, *sentence.tokens[place + 1 :])))
+        for position, tokens in batch:
+            token = replace(sentence.tokens[position], id=tokens[0].id, text=tokens[0].text)
+            changed = (*sentence.tokens[:position], token, *sentence.tokens[position + 1 :])
+            copies.append(replace(sentence, tokens=changed))
         half = len(copies) // 2
-        (first, first_row), *results = run([sentence, *copies[:half], sentence, *copies[half:], sentence])
-        output, again = first.output[first_row], (results.pop(half), results.pop())
-        noise = max(noise, *(float(distance(output, record.output[row]).max()) for record, row in again))
-        for (place, replacements), (record, row) in zip(batch, results, strict=True):
-            pairs = () if record.read_only else zip(first.steps, record.steps, strict=True)
-            is_masking = any(not torch.equal(open_cells(a, first_row), open_cells(b, row)) for a, b in pairs)
-            if is_masking and len(replacements) > 1:
-                waiting.append((place, replacements[1:]))
+        first, *results = run([sentence, *copies[:half], sentence, *copies[half:], sentence])
+        middle, last = results.pop(half), results.pop()
+        output = first[0].output[first[1]]
+        noise = max(noise, *(float(distance(output, record.output[row]).max()) for record, row in (middle, last)))
+        for (position, tokens), (record, row) in zip(batch, results, strict=True):
+            pairs = () if record.read_only else zip(first[0].steps, record.steps, strict=True)
+            changes_mask = any(not torch.equal(open_cells(a, first[1]), open_cells(b, row)) for a, b in pairs)
+            if changes_mask and len(tokens) > 1:
+                waiting.append((position, tokens[1:]))
                 continue
-            if is_masking:
-                masking.append(place)
+            if changes_mask:
+                of_mask.append(position)
             column = distance(output, record.output[row]).cpu()
-            moved[:, place] = column if column.any() else torch.nan
-        report(len(places) - len(waiting), len(places))
-    return moved, noise, sorted(masking)
+            moved[:, position] = column if column.any() else torch.nan
+        report(len(positions) - len(waiting), len(positions))
+    return moved, noise, sorted(of_mask)
 
 
-def _replacements(source: Source, before: Record, place: int) -> list[Token]:
-    """List replacement tokens for a position: later tokens of the sentence, then earlier ones, then other words, or in
-    the text of a decoder its most probable tokens there."""
-    (text, *_), prediction, more = before.read, before.prediction, ()
+def _replacements(source: Source, before: Record, position: int) -> list[Token]:
+    """List at most `TRIES` tokens to put at a position: later tokens of the sentence, then earlier ones, then other
+    words, or in the text of a decoder its most probable tokens there."""
+    text, prediction, more = before.read[0], before.prediction, ()
     if source.writes:
-        best = prediction.logits[0, max(0, place - 1)].topk(TRIES + 2).indices.tolist()
+        best = prediction.logits[0, max(0, position - 1)].topk(TRIES + 2).indices.tolist()
         more = (Token(prediction.vocabulary[id], id, 0, 0) for id in best)
     else:
         with suppress(InputError):  # the tokenizer of a user may not know these words
             more = source.tokenize(["the a red cat ."])[0].tokens
-    others = (*text.tokens[place + 1 : text.length], *text.tokens[:place], *more)
-    usual = {token.id: token for token in others if not token.special and token.id not in source.padding_ids}
-    usual.pop(text.tokens[place].id, None)
-    return [*usual.values()][:TRIES]
+    candidates = (*text.tokens[position + 1 : text.length], *text.tokens[:position], *more)
+    excluded = {text.tokens[position].id, *source.padding_ids}
+    by_id = {token.id: token for token in candidates if not token.special and token.id not in excluded}
+    return [*by_id.values()][:TRIES]
 
 
 def _reachable_tokens(layers: Iterable[Tensor]) -> Tensor:
@@ -186,11 +187,11 @@ def _reachable_tokens(layers: Iterable[Tensor]) -> Tensor:
 
     A position keeps the tokens that reached it (residual connection); each layer adds those of its open keys.
     """
-    tokens = torch.ones(())
+    reached = torch.ones(())  # without layers, everything counts as reached
     for cells in layers:
         paths = cells.float() + torch.eye(len(cells))
-        tokens = ((paths @ tokens if tokens.dim() else paths) > 0).float()
-    return tokens > 0
+        reached = ((paths @ reached if reached.dim() else paths) > 0).float()
+    return reached > 0
 
 
 def _promise(unedited: Record, edit: Mask | None, kind: str, promised: Mask | None) -> tuple[Tensor, str]:
@@ -202,27 +203,27 @@ def _promise(unedited: Record, edit: Mask | None, kind: str, promised: Mask | No
         edit: mask of the edits for the compared kind.
         promised: mask to promise instead of the masks of the model and the edits.
     """
-    cells, names, steps = [], [], [step for step in unedited.steps if step.site.kind == kind]
+    layers, names, steps = [], [], [step for step in unedited.steps if step.site.kind == kind]
     for step in steps:
-        allowed = open_cells(step)
+        cells = open_cells(step)
         name = str(step.mask) if isinstance(step.mask, Mask) else "the built-in mask"
         name = "full" if step.mask is None else name
         if kind == "decoder" and not unedited.read_only:  # for a read-only model, the mask is inferred from weights
-            causal = Subsequent().grid(*allowed.shape)
-            opens = step.mask is None or (isinstance(step.mask, Tensor) and bool((allowed & ~causal).any()))
-            allowed, name = causal if opens else allowed & causal, "causal" if opens else name
-        allowed = allowed if edit is None else allowed & edit.grid(*allowed.shape)
-        cells.append(allowed if promised is None else promised.grid(*allowed.shape))
+            causal = Subsequent().grid(*cells.shape)
+            shows_future = step.mask is None or (isinstance(step.mask, Tensor) and bool((cells & ~causal).any()))
+            cells, name = (causal, "causal") if shows_future else (cells & causal, name)
+        cells = cells if edit is None else cells & edit.grid(*cells.shape)
+        layers.append(cells if promised is None else promised.grid(*cells.shape))
         names.append(name)
-    named = " or ".join(dict.fromkeys(names))
-    if edit is not None and named != str(edit):
-        named = str(edit) if named == "full" else f"{named} and {edit}"
-    named = named if promised is None else str(promised)
-    return _reachable_tokens(cells), f"{named}, through {len(steps)} layers" if len(steps) > 1 else named
+    description = " or ".join(dict.fromkeys(names))
+    if edit is not None and description != str(edit):
+        description = str(edit) if description == "full" else f"{description} and {edit}"
+    description = description if promised is None else str(promised)
+    return _reachable_tokens(layers), f"{description}, through {len(steps)} layers" if len(steps) > 1 else description
 
 
 def masks(step: Step, sentence: int = 0) -> Tensor:
-    """Stack the masks of all heads of a step, (H, Q, K), without a sink."""
+    """Stack the masks of all heads of a step for one sentence, (H, Q, K), without the column of a sink."""
     columns = slice(0, step.shape[3] - step.has_sink)
     heads = [step.may_attend(head, columns=columns, sentence=sentence) for head in range(step.num_heads)]
     return torch.stack(heads).cpu()

@@ -1,8 +1,4 @@
-"""Check a model: its masks during a forward pass, and whether its outputs change with future tokens, padding or texts.
-
-report = attnviz.check_model(source, "the cat sat on the mat", intent="causal")
-report.findings, report.question, report.status
-"""
+"""Check a model: its masks during a forward pass, and whether its outputs change with future tokens, padding or texts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -109,11 +105,11 @@ def check_model(
     text = text or next(iter(source.examples), PROBE)
     intent = kind_or_mask(intent) if isinstance(intent, str) and intent != "two-way" else intent
     checked = _Check(source, text, intent, edits)
-    future = ran = None
+    future = comparison = None
     with torch.random.fork_rng():
-        state = why_unsteady(lambda: source.run(checked.alone, edits).output[0], MOVED)
-    if state:
-        checked.findings.append(Finding("random", "error", *state))
+        message_and_fix = why_unsteady(lambda: source.run(checked.alone, edits).output[0], MOVED)
+    if message_and_fix:
+        checked.findings.append(Finding("random", "error", *message_and_fix))
     else:
         future = checked.test_tokens(targets, report)
     is_comparable = not checked.errors & {"nan", "random"}
@@ -125,14 +121,15 @@ def check_model(
     except AttnvizError as error:
         checked.skipped.append(f"Padding and other texts: not tested further. {error}")
     if runs and "random" not in checked.errors:
-        ran = same_run(source, with_longer_text(text), runs)
-        for result in ran.results:
+        comparison = same_run(source, with_longer_text(text), runs)
+        for result in comparison.results:
             message = result.message or "the same answer."
             message = f"not tried. {message}" if result.cause == "not tried" else message
             checked.judge(replace(result, run="runs", message=f"{result.run}: {message}"), "Runs: ")
     question = next((report.question for report in checked.reports.values() if report.question), "")
-    prediction, is_open = checked.record.prediction, intent is None and not (checked.is_causal or checked.hides_some)
-    if not question and is_open and prediction and prediction.blanks is None and not checked.record.targets:
+    prediction = checked.record.prediction
+    is_language_model = prediction and prediction.blanks is None and not checked.record.targets
+    if not question and intent is None and not (checked.is_causal or checked.hides_some) and is_language_model:
         question = "Does the model predict the next token? No mask hides the future. Say --intent causal or two-way."
     return ModelReport(
         name=source.name,
@@ -141,7 +138,7 @@ def check_model(
         skipped=tuple(checked.skipped),
         masks={checked.name(site): report for site, report in checked.reports.items()},
         future=future and replace(future, is_faulty=bool(checked.errors)),
-        runs=ran,
+        runs=comparison,
         findings=tuple(sorted(checked.findings, key=lambda finding: -SEVERITIES.index(finding.severity))),
         question=(padded and source.padding_question) or question,
         assumed=checked.assumed(),
@@ -183,13 +180,14 @@ class _Check:
         return {finding.rule for finding in self.findings if finding.severity == "error"}
 
     def name(self, site: Site) -> str:
-        """Name an attention call; in a causal model that reads one text, every call counts as a decoder's."""
+        """Name an attention call as the source does, but with "decoder" in place of "encoder" in a causal model that
+        reads a single text."""
         name = self.source.site_name(site)
         is_decoder = self.is_causal and self.kind == "encoder" and not self.record.targets
         return name.replace("encoder", "decoder", 1) if is_decoder else name
 
     def _mask_report(self, step: Step) -> ArrayReport:
-        """Report on the mask of a call, (B, H, Q, K), or (B, 1, Q, K) if all heads share it."""
+        """Check the mask of an attention call, (B, H, Q, K), or (B, 1, Q, K) if all heads share it."""
         mask = torch.stack([masks(step, text) for text in range(step.shape[0])])
         mask = mask[:, :1] if bool((mask == mask[:, :1]).all()) else mask
         tokens, kind = _tokens(self.record, step), step.site.kind
@@ -205,27 +203,28 @@ class _Check:
         options = {"kind": "mask", "convention": convention, "padding": None if bool(tokens.all()) else tokens}
         report = check(array, intent=intent, **options)
         if report.question and intent is None and kind == "encoder" and not self.record.targets:
-            explained: dict[int, ArrayReport] = {}  # reports with named mistakes only, by their number
-            for name in ("causal", "two-way"):
+            num_errors = 0
+            for name in ("causal", "two-way"):  # choose the intent that is explained by the fewest known mistakes
                 assumed = check(array, intent=name, **options)
                 errors = [finding for finding in assumed.findings if finding.severity == "error"]
-                if errors and not any(finding.message.startswith("It is not") for finding in errors):
-                    explained.setdefault(len(errors), assumed)
-            report = explained[min(explained)] if explained else report
+                has_unknown = any(finding.message.startswith("It is not") for finding in errors)
+                if errors and not has_unknown and (report.question or len(errors) < num_errors):
+                    report, num_errors = assumed, len(errors)
         findings = []
         for finding in report.findings:  # omit axes along which the mask is constant
-            kept_axes = [i for i, axis in enumerate(finding.axes) if mask.shape[AXES.index(axis)] > 1]
-            cells = tuple(tuple(cell[i] for i in kept_axes) for cell in finding.cells)
-            findings.append(replace(finding, axes=tuple(finding.axes[i] for i in kept_axes), cells=cells))
-        for bias in (bias for bias in step.scoring.bias if isinstance(bias, Tensor)):
-            if bias.unique().tolist() == [0, 1]:
+            kept = [i for i, axis in enumerate(finding.axes) if mask.shape[AXES.index(axis)] > 1]
+            axes = tuple(finding.axes[i] for i in kept)
+            cells = tuple(tuple(cell[i] for i in kept) for cell in finding.cells)
+            findings.append(replace(finding, axes=axes, cells=cells))
+        for bias in step.scoring.bias:
+            if isinstance(bias, Tensor) and bias.unique().tolist() == [0, 1]:
                 message = "The mask holds floats of 0 and 1, which are added to the scores: it blocks nothing."
                 fix = f"Pass mask.bool(), where True = {'masked' if is_masked else 'may attend'}."
                 findings.insert(0, Finding("values", "error", message, fix))
         return replace(report, findings=tuple(findings), question="" if kind == "decoder" else report.question)
 
     def test_tokens(self, targets: tuple[Sentence, ...], report: Callable[[int, int], object]) -> LeakTest | None:
-        """Run the leak test and add its findings; None if it could not be run."""
+        """Run the leak test of `leak_test` and add its findings; return the test, or None if it could not be run."""
         promised = {"causal": Subsequent(), "two-way": Full(), None: None}.get(self.intent, self.intent)
         if promised is None and self.is_causal and self.kind == "encoder":
             promised = Subsequent()
@@ -233,15 +232,19 @@ class _Check:
             test = leak_test(self.source, self.alone, self.edits, promised=promised, report=report, targets=targets)
         except UnsteadyError as error:
             fix = "Call model.eval(), and write F.dropout(x, p, self.training): or dropout stays on in evaluation."
-            return self.findings.append(Finding("random", "error", str(error), fix))
+            self.findings.append(Finding("random", "error", str(error), fix))
+            return None
         except NotFiniteError as error:
-            return self.findings.append(Finding("nan", "error", str(error)))
+            self.findings.append(Finding("nan", "error", str(error)))
+            return None
         except InputError as error:
-            return self.skipped.append(f"Hidden tokens: not tested. {error}")
-        if any("changes the mask itself" in note for note in test.notes):  # it cannot equal the intent in every cell
+            self.skipped.append(f"Hidden tokens: not tested. {error}")
+            return None
+        if any("changes the mask itself" in note for note in test.notes):  # a mask of this kind equals no fixed intent
             self.findings = [finding for finding in self.findings if finding.rule != "deviation"]
-            is_hidden = [~open_cells(step).any(0) & _tokens(self.record, step)[0] for step in self.steps]
-            for position in torch.stack(is_hidden).all(0).nonzero().flatten().tolist() if self.steps else ():
+            hidden = [~open_cells(step).any(0) & _tokens(self.record, step)[0] for step in self.steps]
+            positions = torch.stack(hidden).all(0).nonzero().flatten().tolist() if hidden else []
+            for position in positions:
                 token = visible_text(self.record.texts(self.steps[0].site)[1].tokens[position].text)
                 message = f"“{token}” ({position}) is hidden from every query, although it is not padding."
                 self.findings.append(Finding("padding", "error", message, "Mask by the padding id alone: ids != pad."))
@@ -250,8 +253,8 @@ class _Check:
             self.skipped.append("Hidden tokens: not tested. No output changed when any other token was changed.")
         elif test.pairs:
             (queries, keys), leaks = test.leaks.shape, test.leaks
-            opening = (s.site for s in self.steps if (open_cells(s)[:queries, :keys] & leaks).any())
-            first = next((f", first in {self.name(site)}" for site in opening), "")
+            opening = [step.site for step in self.steps if (open_cells(step)[:queries, :keys] & leaks).any()]
+            first = f", first in {self.name(opening[0])}" if opening else ""
             message = f"{counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){first}: "
             message += "; ".join(test.in_words(*pair) for pair in test.pairs[:3]) + "."
             self._add_moved("leak", message, ELSEWHERE, bool((leaks & test.opened).any()))
@@ -271,14 +274,17 @@ class _Check:
             self._add_moved(result.run, result.message, result.fix, result.cause == "mask")
 
     def _add_moved(self, rule: str, message: str, fix: str, is_open: bool) -> None:
-        """Add a finding about outputs that changed: an error, or a note if a wrong mask explains it."""
-        explained = self.errors & {"late-mask", "softmax-axis", *(["broadcast"] if rule == "batch" else [])}
-        is_note = bool(self.errors) and (is_open or bool(explained))
+        """Add a finding about outputs that changed: an error, or a note if an error that was found already explains it.
+
+        `is_open` means that the mask lets these outputs see the token, so that a wrong mask explains the change.
+        """
+        explaining = {"late-mask", "softmax-axis"} | ({"broadcast"} if rule == "batch" else set())
+        is_note = bool(self.errors) and (is_open or bool(self.errors & explaining))
         fix = "The mask causes this: fix the mask first." if is_note or (is_open and rule != "runs") else fix
         self.findings.append(Finding(rule, "note" if is_note else "error", message, fix))
 
     def assumed(self) -> str:
-        """Describe the assumed kind of model, and the option that corrects the assumption."""
+        """Describe the assumed kind of model, and the option that corrects it; "" if the intent was given."""
         if self.intent is not None:
             return ""
         is_padded = not all(bool(_tokens(self.record, step).all()) for step in self.record.steps)

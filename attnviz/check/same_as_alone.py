@@ -28,7 +28,7 @@ MOVED = 1e-4
 """Change of an output, relative to its norm, above which it counts; rounding between text lengths gives 1e-6."""
 ELSEWHERE = "Look for what mixes positions outside of attention: a mean or a normalization over the text, a state."
 """Repair if attention does not explain the change."""
-CHEAP = 2**30
+MOST_COPIED = 2**30
 """Maximum size in bytes of a copy of the model, which is run in another number type."""
 
 
@@ -105,22 +105,23 @@ def same_run(
         NotFiniteError: if the output for a text alone is not finite.
     """
     runs = [runs] if isinstance(runs, str) else list(dict.fromkeys(runs))
+    texts = [texts] if isinstance(texts, str) else texts
     if unknown := [run for run in runs if run not in RUNS]:
         raise InputError(f"There is no run {quoted(unknown[0])}. There are: {', '.join(RUNS)}.")
-    runner, own_tokenizer = make_runner(model, call)
-    texts, tokenizer = [texts] if isinstance(texts, str) else texts, tokenizer or own_tokenizer
+    runner, model_tokenizer = make_runner(model, call)
+    tokenizer = tokenizer or model_tokenizer
     if tokenizer is None and (strings := [text for text in texts if isinstance(text, str)]):
         raise InputError(f"{quoted(strings[0])} is a string: give same_run(..., tokenizer=...), or lists of ids.")
     encode = getattr(tokenizer, "encode", tokenizer)
     with errors_said():
-        lists = [ids_of(encode(text) if isinstance(text, str) else text) for text in texts]
-    if not lists or not all(lists):
+        id_lists = [ids_of(encode(text) if isinstance(text, str) else text) for text in texts]
+    if not id_lists or not all(id_lists):
         raise InputError("There is no text, or a text without tokens; give strings or lists of token ids.")
-    documents = [torch.tensor(ids) for ids in lists]
+    documents = [torch.tensor(ids) for ids in id_lists]
     device = next(runner.model.parameters(), torch.zeros(())).device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         runner, alone = _run_alone(runner, documents)
-        results = tuple(_result(run, runner, documents, alone) for run in runs)
+        results = tuple(_compare_run(run, runner, documents, alone) for run in runs)
     dtype = str(alone[0].output.dtype).removeprefix("torch.")
     return SameRun(results, runner.name, tuple(map(len, documents)), dtype, runner.bound)
 
@@ -131,25 +132,25 @@ def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Te
     """
     weights = [tensor for tensor in runner.model.parameters() if tensor.is_floating_point()]
     count, dtype = sum(tensor.numel() for tensor in weights), weights[0].dtype if weights else torch.float32
-    if torch.finfo(dtype).bits < 32 and 4 * count <= CHEAP:
+    if torch.finfo(dtype).bits < 32 and 4 * count <= MOST_COPIED:  # 4 bytes per number in float32
         with suppress(Exception):  # quantized weights cannot be converted
             runner, dtype = replace(runner, model=deepcopy(runner.model).float()), torch.float32
     alone = [runner.alone(ids, number) for number, ids in enumerate(documents)]
-    for number, ran in enumerate(alone):
-        if bool((not_finite := ~ran.output[0].isfinite().all(-1)).any()):
+    for number, text_run in enumerate(alone):
+        not_finite = ~text_run.output[0].isfinite().all(-1)
+        if bool(not_finite.any()):
             token = f"output at token {first_true(not_finite)}"
             raise NotFiniteError(f"Text {number + 1}, run alone, has an {token} that is not a number.")
     sites = alone[0].passes[0][1].sites
-    bound = ROUNDINGS * torch.finfo(dtype).eps * max(1, len(sites))
-    both = list(zip(documents, alone, strict=True))
-    if 8 * count <= CHEAP:
+    bound, pairs = ROUNDINGS * torch.finfo(dtype).eps * max(1, len(sites)), list(zip(documents, alone, strict=True))
+    if 8 * count <= MOST_COPIED:  # 8 bytes per number in float64
         with suppress(Exception):  # code may create float32 itself
             exact = replace(runner, model=deepcopy(runner.model).double(), sites=sites)
-            noise = max(float(distance(exact.alone(ids).output[0], ran.output[0]).max()) for ids, ran in both)
+            noise = max(float(distance(exact.alone(ids).output[0], first.output[0]).max()) for ids, first in pairs)
             bound = max(bound, tolerance(noise, dtype))
     runner = replace(runner, sites=sites, bound=bound)
-    for ids, ran in both:
-        if bool((distance(ran.output[0], runner.alone(ids).output[0]) > bound).any()):
+    for ids, first in pairs:
+        if bool((distance(first.output[0], runner.alone(ids).output[0]) > bound).any()):
             state = why_unsteady(lambda ids=ids: runner.alone(ids).output[0], bound)
             remedy = "Pass training=self.training to F.dropout, or use nn.Dropout."
             chance = "Two runs of one text alone differ, so nothing can be compared: there is dropout in evaluation, or"
@@ -157,27 +158,29 @@ def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Te
     return runner, alone
 
 
-def _result(run: str, runner: Runner, documents: list[Tensor], alone: list[TextRun]) -> RunResult:
-    """Run one way and report its largest difference, with the cause for the first text that differs."""
-    largest, wrong = 0.0, []
+def _compare_run(run: str, runner: Runner, documents: list[Tensor], alone: list[TextRun]) -> RunResult:
+    """Run the texts in one way, and compare each with its run alone: report the largest difference, and the cause for
+    the first text that differs."""
+    largest, first = 0.0, None
     try:
-        for ran in runner.runs(run, documents):
+        for text_run in runner.runs(run, documents):
             for number, reference in enumerate(alone):
-                for row in (ran.text == number).any(1).nonzero().flatten().tolist():
-                    slots = (ran.text[row] == number).nonzero().flatten()
-                    moved = distance(reference.output[0], ran.output[row, slots])
+                for row in (text_run.text == number).any(1).nonzero().flatten().tolist():
+                    slots = (text_run.text[row] == number).nonzero().flatten()
+                    moved = distance(reference.output[0], text_run.output[row, slots])
                     largest = max(largest, float(moved.max()))
-                    if bool((differs := moved > runner.bound).any()):
-                        wrong.append((number, ran, row, slots, first_true(differs)))
-        if not wrong:
+                    differs = moved > runner.bound
+                    if bool(differs.any()) and (first is None or number < first[0]):
+                        first = number, text_run, row, slots, first_true(differs)
+        if first is None:
             return RunResult(run, "rounding" if largest else "", difference=largest)
-        number, ran, row, slots, position = min(wrong, key=itemgetter(0))
-        result = cause(ran, row, slots, alone[number], documents[number], runner.alone, 10 * runner.bound)
+        number, text_run, row, slots, position = first
+        result = cause(text_run, row, slots, alone[number], documents[number], runner.alone, 10 * runner.bound)
     except AttnvizError as error:
         prefix = "" if isinstance(error, NotTriedError) else "The model fails when it is run this way: "
         return RunResult(run, "not tried", f"{prefix}{error}")
-    order = list(dict.fromkeys(ran.text[row].tolist()))  # documents are counted in their row
-    noun = f"Document {order.index(number) + 1}" if run == "packed" else f"Text {number + 1}"
+    texts_of_row = list(dict.fromkeys(text_run.text[row].tolist()))  # packed documents are counted in their row
+    noun = f"Document {texts_of_row.index(number) + 1}" if run == "packed" else f"Text {number + 1}"
     message = f"{noun} {result.message.rstrip('.')}."
     return replace(result, run=run, position=position, text=number, difference=largest, message=message)
 
@@ -196,43 +199,44 @@ def batch_test(
         NotFiniteError: if the model gives NaN or infinite numbers.
     """
     (alone,) = source.tokenize([text])
-    before, length = source.run((alone,), edits), len(alone.tokens)
-    sentence = before.read[0]
-    check_finite(before, before.output[0], sentence.length, sentence.labels)
-    padded, other = source.tokenize(with_longer_text(text))
-    more, reads = len(padded.tokens) - length, [sentence, sentence]
-    if more and not source.facts:  # models of transformers write up to their maximum length
+    reference, length = source.run((alone,), edits), len(alone.tokens)
+    sentence = reference.read[0]
+    check_finite(reference, reference.output[0], sentence.length, sentence.labels)
+    padded, longer = source.tokenize(with_longer_text(text))
+    num_padding, decoder_inputs = len(padded.tokens) - length, [sentence, sentence]
+    if num_padding and not source.facts:  # models of transformers write up to their maximum length
         pads = padded.tokens[-1:] * len(sentence.tokens)
-        reads = [replace(sentence, tokens=sentence.tokens + tokens) for tokens in (pads, sentence.tokens)]
-        reads[1] = replace(reads[1], length=len(reads[1].tokens))
+        decoder_inputs = [replace(sentence, tokens=sentence.tokens + tokens) for tokens in (pads, sentence.tokens)]
+        decoder_inputs[1] = replace(decoder_inputs[1], length=len(decoder_inputs[1].tokens))
 
     def run(*order: int) -> tuple[float, Record]:
-        """Run the text (0) and the other text (1) in this order; return the change of outputs of 0, and the record."""
-        targets, row = [reads[i] for i in order] if source.writes else [], order.index(0)
-        record = source.run(tuple((padded, other)[i] for i in order), edits, tuple(targets))
-        check_finite(record, record.output[row], sentence.length, sentence.labels)
+        """Run the padded text (0) and the longer one (1) in an order; return the change of outputs of 0, the record."""
+        targets = tuple(decoder_inputs[i] for i in order) if source.writes else ()
+        record = source.run(tuple((padded, longer)[i] for i in order), edits, targets)
+        output = record.output[order.index(0)]
+        check_finite(record, output, sentence.length, sentence.labels)
         size = sentence.length if record.targets else length
-        return float(distance(before.output[0, :size], record.output[row, :size]).max()), record
+        return float(distance(reference.output[0, :size], output[:size]).max()), record
 
     moved, record = run(0)
     if moved > MOVED:  # a batch would show the same change again
-        most, head_name = 0.0, ""
+        largest, head_name = 0.0, ""
         for step in record.steps:
             query, key = record.texts(step.site)
             for head in range(step.num_heads):
                 weights = step.weights(head, slice(0, query.length), slice(key.length, len(key.tokens))).sum(-1)
-                part = round(float(weights.nan_to_num(1).max()), 6)  # of equal heads, the first
-                if part > most:
-                    most, head_name = part, f"head {head} of {(name or source.site_name)(step.site)}"
+                share = round(float(weights.nan_to_num(1).max()), 6)  # rounded, so that the first of equal heads counts
+                if share > largest:
+                    largest, head_name = share, f"head {head} of {(name or source.site_name)(step.site)}"
         cause, detail, fix = "other", "though attention gives it no weight", ELSEWHERE
-        if most > 1e-6:  # less is rounding
-            cause, detail = "mask", f"to which {head_name} gives up to {percent(most)} of a row"
+        if largest > 1e-6:  # less is rounding
+            cause, detail = "mask", f"to which {head_name} gives up to {percent(largest)} of a row"
             fix = "Block the keys of padding in every layer, before the softmax."
         message = f"Outputs move by up to {percent(moved)} when padding follows the text, {detail}."
         yield RunResult("padding", cause, message, fix, moved)
         return
-    if more:
-        message = f"Padding: no output moved when {counted(more, 'token')} of padding followed."
+    if num_padding:
+        message = f"Padding: no output moved when {counted(num_padding, 'token')} of padding followed."
         yield RunResult("padding", "rounding", message, difference=moved)
     else:
         message = f"Padding: not tested. '{source.name}' does not pad texts of different lengths."
@@ -249,7 +253,7 @@ def batch_test(
 
 
 def with_longer_text(text: str) -> list[str]:
-    """Return the text and a text of twice its length; in a pair, both texts are doubled."""
+    """Return the text and a text of twice its length; of two texts joined by "|||", both are doubled."""
     first, bar, second = text.partition("|||")
     return [text, f"{first} {first}{bar}{second} {second}".rstrip()]
 

@@ -1,8 +1,4 @@
-"""Check a training batch as a collator returns it, without running a model.
-
-report = check_batch(collator(examples), pad=tokenizer.pad_token_id)
-report.findings, report.question
-"""
+"""Check a training batch as a collator returns it (ids, mask, positions and labels), without running a model."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -72,15 +68,15 @@ def check_batch(
         names = ", ".join(map(quoted, list(batch)[:10])) or "nothing"
         raise InputError(f"The batch has no input_ids; it has {names}.")
     ids, labels, target_ids = arrays[name], arrays.get("labels"), arrays.get(TARGET[0])
-    has_target = any(target in arrays for target in TARGET) or (labels is not None and _is_target(ids, labels))
-    source = {key: array for key, array in arrays.items() if key != "labels" or not has_target}
-    texts = _Texts(ids, source, (name, "attention_mask"), pad, padded)
+    has_decoder = any(target in arrays for target in TARGET) or (labels is not None and _is_target(ids, labels))
+    of_encoder = {key: array for key, array in arrays.items() if key != "labels" or not has_decoder}
+    texts = _Texts(ids, of_encoder, (name, "attention_mask"), pad, padded)
     findings, assumed, pad = [*texts.findings(intent)], texts.assumed, pad if texts.pad is None else texts.pad
-    if has_target and target_ids is None and labels is not None:
+    if has_decoder and target_ids is None and labels is not None:  # the decoder reads the labels, shifted by one
         target_ids = labels.masked_fill(labels == IGNORED, -1 if pad is None else pad).roll(1, 1)
     if target_ids is not None:
-        read_with = {"attention_mask": arrays.get(TARGET[1]), "labels": labels}
-        target = _Texts(target_ids, read_with, TARGET, pad, padded)
+        of_decoder = {"attention_mask": arrays.get(TARGET[1]), "labels": labels}
+        target = _Texts(target_ids, of_decoder, TARGET, pad, padded)
         findings += target.findings(None)
         assumed += f", and a decoder that reads {target.assumed}"
     findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
@@ -89,7 +85,8 @@ def check_batch(
 
 
 def _is_target(ids: Tensor, labels: Tensor) -> bool:
-    """Whether labels are of another text: not as long, or mostly not ignored and none is the id at it or after it."""
+    """Whether labels belong to another text than the ids, both (B, n): they have another length, or most are not
+    ignored and none equals the id at its own or the next position."""
     if labels.dim() != 2 or labels.shape != ids.shape:
         return labels.dim() == 2 and len(labels) == len(ids)
     used = labels != IGNORED
@@ -98,12 +95,13 @@ def _is_target(ids: Tensor, labels: Tensor) -> bool:
 
 
 class _Texts:
-    """Input of an encoder or a decoder, with its padding and documents.
+    """Input of an encoder or a decoder, (B, n), with its padding and its packed documents.
 
     Args:
         arrays: `attention_mask`, (B, n) or (B, H, Q, K), `position_ids` and `labels`.
-        names: names of the ids and their mask.
+        names: names of the ids and their mask, for messages.
         pad: id of padding; None to use the only id that the mask blocks.
+        padded: False if no token is padding.
     """
 
     def __init__(
@@ -114,22 +112,22 @@ class _Texts:
         self.pad, self.question, size = pad, "", f"{self.name} are {tuple(ids.shape)}"
         if ids.dim() != 2 or ids.is_floating_point() or not ids.numel():
             raise InputError(f"The {size} of {ids.dtype}; they must be whole numbers (B, n).")
-        self.flat, self.square = (mask, None) if mask is None or mask.dim() == 2 else (None, mask)
-        for other, array in (("position_ids", self.positions), ("labels", self.labels), (self.mask_name, self.flat)):
-            axes = slice(None) if array is self.flat else slice(-1, None)  # positions may be those of one text
+        self.mask_2d, self.mask_4d = (mask, None) if mask is None or mask.dim() == 2 else (None, mask)
+        for other, array in (("position_ids", self.positions), ("labels", self.labels), (self.mask_name, self.mask_2d)):
+            axes = slice(None) if array is self.mask_2d else slice(-1, None)  # positions may be those of one text
             if array is not None and array.shape[axes] != ids.shape[axes]:
                 raise InputError(f"The {other} are {tuple(array.shape)}, but the {size}.")
-        is_open = torch.ones_like(ids, dtype=torch.bool) if self.flat is None else self.flat != 0
-        blocked, open_ids = ids[~is_open].unique().tolist(), ids[is_open].unique().tolist()
-        if pad is None and padded and len(blocked) == 1:
-            self.pad = blocked[0]
-        self.is_inverted = self.pad is not None and bool(blocked) and self.pad in {*open_ids} - {*blocked}
-        if self.pad is None and len(open_ids) == 1 and len(blocked) > 1 and open_ids[0] not in blocked:
+        is_open = torch.ones_like(ids, dtype=torch.bool) if self.mask_2d is None else self.mask_2d != 0
+        blocked_ids, open_ids = ids[~is_open].unique().tolist(), ids[is_open].unique().tolist()
+        if pad is None and padded and len(blocked_ids) == 1:
+            self.pad = blocked_ids[0]
+        self.is_inverted = bool(blocked_ids) and self.pad in open_ids and self.pad not in blocked_ids
+        if self.pad is None and len(open_ids) == 1 and len(blocked_ids) > 1 and open_ids[0] not in blocked_ids:
             self.pad, self.is_inverted = open_ids[0], True
-        rows = ids.tolist() if self.pad is None and padded else []
-        repeated = [row[0] for text in rows for row in (text[::-1], text) if len(row) > 1 and row[0] == row[1]]
-        if repeated:  # an id that is repeated at an end of a text
-            self.question = f"Is the id {repeated[0]} padding? Say --pad {repeated[0]}, or --pad none."
+        if self.pad is None and padded and ids.shape[1] > 1:
+            ends = [end for row in ids.tolist() for end in (row[-2:], row[:2])]  # padding repeats its id at an end
+            if repeated := [first for first, second in ends if first == second]:
+                self.question = f"Is the id {repeated[0]} padding? Say --pad {repeated[0]}, or --pad none."
         is_pad_id = ids == self.pad if self.pad is not None else torch.zeros_like(is_open)
         if self.is_target:  # in many models, the decoder input begins with the id of padding
             is_pad_id = torch.cat([is_pad_id[:, :1] & False, is_pad_id[:, 1:]], 1)
@@ -137,27 +135,31 @@ class _Texts:
         self.padding = left | right  # runs of the padding id at both ends
         beside_text = (left & ~left.roll(-1, 1)) | (right & ~right.roll(1, 1))
         self.may_end_text = beside_text & is_open & (not self.is_inverted)  # the padding id may also be the end token
-        self.is_pad = self.flat.bool() if self.is_inverted else (self.padding & ~self.may_end_text) | ~is_open
-        numbers = set() if self.flat is None else {*self.flat.unique().tolist()}
+        self.is_pad = self.mask_2d.bool() if self.is_inverted else (self.padding & ~self.may_end_text) | ~is_open
+        numbers = set() if self.mask_2d is None else {*self.mask_2d.unique().tolist()}
         self.are_flags = numbers <= {0, 1}
         self.is_numbered = {1, 2} <= numbers and all(number >= 0 and number % 1 == 0 for number in numbers)
         # First tokens of documents, (B, n): where positions restart after the first token, or the mask's number changes
         self.restarts, is_token = None, ~self.is_pad
         if self.positions is not None and self.positions.dim() == 2:
             restarts = (self.positions.expand_as(ids) == 0) & is_token
-            self.restarts = restarts if (restarts & (is_token.int().cumsum(1) > 1)).any() else None
+            is_after_first = is_token.int().cumsum(1) > 1
+            self.restarts = restarts if (restarts & is_after_first).any() else None
         self.starts = self.restarts
         if self.is_numbered:
-            self.starts = pad_ends(self.flat.diff(dim=1) != 0, (1, 0), value=True) & (self.flat != 0)
+            self.starts = pad_ends(self.mask_2d.diff(dim=1) != 0, (1, 0), value=True) & (self.mask_2d != 0)
 
     def findings(self, intent: str | Mask | None) -> Iterator[Finding]:
-        """Check the mask, positions, documents and labels, in this order."""
-        name, mask, fix = self.mask_name, self.flat, "1 = a token, 0 = padding"
+        """Check the mask, positions, documents and labels, in this order; `intent` is that of a mask (B, H, Q, K).
+
+        A message that begins with "of" comes after a number of cells: "3 tokens of padding ...".
+        """
+        name, mask, fix = self.mask_name, self.mask_2d, "1 = a token, 0 = padding"
         fix = fix if self.pad is None else f"{name} = ({self.name} != {self.pad}).long()"
         if self.is_inverted:
             message = f"{name} is inverted: it is 0 at the tokens and 1 at padding."
             yield from self._find("inverted", "error", message, fix, mask.bool())
-        elif mask is None and self.square is None and not self.is_target:
+        elif mask is None and self.mask_4d is None and not self.is_target:
             message = f"of padding and no {name}: padding is seen."
             yield from self._find("padding", "error", message, fix, self.is_pad, "token")
         elif mask is not None and not self.are_flags and not self.is_numbered:
@@ -177,8 +179,8 @@ class _Texts:
         yield from self._check_positions()
         if self.labels is not None:
             yield from self._check_labels(self.labels.expand_as(self.ids))
-        if self.square is not None:
-            yield from self._check_square(intent)
+        if self.mask_4d is not None:
+            yield from self._check_mask_4d(intent)
 
     def _find(
         self, rule: str, severity: str, message: str, fix: str, cells: Tensor | None = None, noun: str = ""
@@ -189,40 +191,46 @@ class _Texts:
 
     def _check_positions(self) -> Iterator[Finding]:
         """Check the positions of left-padded texts and of packed documents."""
-        real, name, restarts = ~self.is_pad, self.mask_name, self.restarts
-        left, fix = self.is_pad[:, 0] & real.any(1), f"position_ids = ({name}.cumsum(-1) - 1).clamp(min=0)"
+        is_token, name, restarts = ~self.is_pad, self.mask_name, self.restarts
+        is_left_padded = self.is_pad[:, 0] & is_token.any(1)
+        fix = f"position_ids = ({name}.cumsum(-1) - 1).clamp(min=0)"
         if self.positions is None:
             message = "padded at the left, and no position_ids: most models then count padding as positions."
-            yield from self._find("positions", "warning", message, fix, left, "text")
+            yield from self._find("positions", "warning", message, fix, is_left_padded, "text")
             return
-        start = self.positions.expand_as(self.ids).gather(1, real.int().argmax(1, keepdim=True))[:, 0]
-        wrong = left & (start != 0)
+        first_token = is_token.int().argmax(1, keepdim=True)
+        first_position = self.positions.expand_as(self.ids).gather(1, first_token)[:, 0]
+        wrong = is_left_padded & (first_position != 0)
         row = int(wrong.int().argmax())
-        message = f"Text {row} is padded at the left, and its first token has position {int(start[row])}, not 0."
+        message = (
+            f"Text {row} is padded at the left, and its first token has position {int(first_position[row])}, not 0."
+        )
         yield from self._find("positions", "error", message, fix, wrong)
         if self.is_numbered and restarts is None:
             message = f"{name} numbers documents, and position_ids go on from one to the next."
             fix = "Begin position_ids at 0 in each document."
             yield from self._find("documents", "warning", message, fix, self.starts)
-        elif self.flat is not None and self.are_flags and restarts is not None:
-            later = pad_ends(restarts[:, 1:], (1, 0))
-            row, second = later.nonzero()[0].tolist()
+        elif self.mask_2d is not None and self.are_flags and restarts is not None:
+            later_starts = pad_ends(restarts[:, 1:], (1, 0))
+            row, position = later_starts.nonzero()[0].tolist()
             message = f"position_ids restart, as for packed documents, but {name} does not separate them: in row {row} "
-            message += f"the token at {second} sees the document before it."
-            yield from self._find("documents", "error", message, DIVIDE.format(mask=name), later)
+            message += f"the token at {position} sees the document before it."
+            yield from self._find("documents", "error", message, DIVIDE.format(mask=name), later_starts)
 
     def _check_labels(self, labels: Tensor) -> Iterator[Finding]:
-        """Check for labels at padding, ignored end tokens, wrongly shifted labels, and labels across documents."""
+        """Check for labels, (B, n), at padding, ignored end tokens, and labels that are shifted wrongly."""
         used = labels != IGNORED
         of_padding = self.is_pad & used
-        if self.is_target and self.pad is not None:  # the first padding id may be the end token
-            at_end = (labels == self.pad).flip(1).int().cumprod(1).flip(1).bool()
-            of_padding = pad_ends((at_end & (labels == self.pad).roll(1, 1))[:, 1:], (1, 0))
+        if self.is_target and self.pad is not None:  # of a run of the padding id, the first may be the end token
+            is_pad_id = labels == self.pad
+            in_last_run = is_pad_id.flip(1).int().cumprod(1).flip(1).bool()
+            of_padding = pad_ends((in_last_run & is_pad_id.roll(1, 1))[:, 1:], (1, 0))
         fix = f"labels = labels.masked_fill({'labels == pad' if self.is_target else 'attention_mask == 0'}, -100)"
         message = "of padding: the loss counts them, as they are not -100."
         yield from self._find("labels", "error", message, fix, of_padding, "label")
-        unlearned = pad_ends((self.may_end_text & ~self.may_end_text[:, :1] & ~used & used.roll(1, 1))[:, 1:], (1, 0))
-        if self.flat is not None and not self.is_target:
+        if self.mask_2d is not None and not self.is_target:
+            is_end_token = self.may_end_text & ~self.may_end_text[:, :1]
+            unlearned = pad_ends((is_end_token & ~used & used.roll(1, 1))[:, 1:], (1, 0))
             rows = counted(int(unlearned.any(1).sum()), "row")
             message = f"The end token, id {self.pad}, has the label -100 in {rows}, because it is also the id of "
             message += "padding: the model never learns to end."
@@ -239,16 +247,18 @@ class _Texts:
             fix = "labels = input_ids.clone(), if the model shifts; else leave them."
             yield from self._find("labels", "warning", message, fix)
 
-    def _check_square(self, intent: str | Mask | None) -> Iterator[Finding]:
+    def _check_mask_4d(self, intent: str | Mask | None) -> Iterator[Finding]:
         """Check a mask (B, H, Q, K) against padding, and against documents that restarting positions mark."""
         from attnviz.check import check
 
-        report = check(self.square, kind="mask", intent=intent, padding=~self.is_pad if self.is_pad.any() else None)
+        padding = ~self.is_pad if self.is_pad.any() else None
+        report = check(self.mask_4d, kind="mask", intent=intent, padding=padding)
         restarts, (queries, keys) = self.restarts, report.shape[2:]
         if restarts is not None and queries == keys and not report.rules("error"):
             document = (restarts.int().cumsum(1) + 1) * ~self.is_pad  # number of the document from 1, 0 at padding
             of_query, of_key = document[:, None, :, None], document[:, None, None]
-            crossing = to_may_attend(self.square, report.convention) & (of_query != of_key) & (of_query * of_key > 0)
+            is_other_document = (of_query != of_key) & (of_query > 0) & (of_key > 0)
+            crossing = to_may_attend(self.mask_4d, report.convention) & is_other_document
             if crossing.any():
                 _, _, query, key = crossing.nonzero()[0].tolist()
                 message = f"position_ids restart, as for packed documents, and {self.mask_name} opens one to the next: "
@@ -261,9 +271,10 @@ class _Texts:
 
     @property
     def assumed(self) -> str:
+        """Description of the texts: their number, and their padding or their packed documents."""
         if self.starts is not None:
             return f"{counted(int(self.starts.sum()), 'document')} packed in {counted(len(self.ids), 'row')}"
         sides = [side for side, column in (("left", 0), ("right", -1)) if self.is_pad[:, column].any()]
         named = f" (id {self.pad})" if self.pad is not None else ""
-        where = f"with padding at the {' and the '.join(sides)}{named}" if self.is_pad.any() else "without padding"
-        return f"{counted(len(self.ids), 'text')} {where}"
+        padding = f"with padding at the {' and the '.join(sides)}{named}" if self.is_pad.any() else "without padding"
+        return f"{counted(len(self.ids), 'text')} {padding}"

@@ -1,6 +1,7 @@
 """Run texts with a model in several ways: alone, packed, padded, with a cache, in chunks, or beside other texts."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -35,10 +36,10 @@ class NotTriedError(AttnvizError):
 
 @dataclass(frozen=True, eq=False)
 class TextRun:
-    """Outputs and attention of running texts in one way, over all forward passes.
+    """Outputs and attention of a batch of rows, each with one or several texts, over all forward passes.
 
     Attributes:
-        text: number of the text in each slot of a row, or `PADDING`, (B, S).
+        text: number of the text in each slot (column) of a row, or `PADDING`, (B, S).
         output: outputs, (B, S, d).
         passes: first slot and captured attention of each forward pass.
     """
@@ -49,11 +50,16 @@ class TextRun:
 
 
 def transformers_call(model: nn.Module, ids: Tensor, **arguments: Any) -> Any:
-    """Call a model of transformers as its `generate` does; packed texts are separated by position_ids only."""
+    """Call a model of transformers with the arguments of `same_run`, under the names that its `generate` uses.
+
+    Returns the output, or with a cache the output and the new cache. Packed texts are separated by position_ids only.
+    """
     has_positions = "position_ids" in inspect.signature(model.forward).parameters
     if "documents" in arguments and not has_positions:
         raise NotTriedError(f"{type(model).__name__} takes no position_ids, which would separate packed texts.")
-    named = {"use_cache": "cache" in arguments} if "cache" in arguments or hasattr(model.config, "use_cache") else {}
+    named = {}
+    if "cache" in arguments or hasattr(model.config, "use_cache"):
+        named["use_cache"] = "cache" in arguments
     if "tokens" in arguments:
         named["attention_mask"] = arguments["tokens"].long()
     if "positions" in arguments and has_positions:
@@ -68,28 +74,35 @@ def transformers_call(model: nn.Module, ids: Tensor, **arguments: Any) -> Any:
     return output, output.past_key_values
 
 
-def make_runner(model: Any, call: Callable[..., Any] | None) -> tuple["Runner", Any]:
-    """Make the runner for a model; also return its tokenizer, if it has one."""
+def make_runner(model: nn.Module | Source | str, call: Callable[..., Any] | None) -> tuple["Runner", Any]:
+    """Make the runner for a model, with its `call`; also return its tokenizer, if it has one."""
     source, tokenize = api.load(model) if isinstance(model, str) else model, None
     name = source.name if isinstance(source, Source) else type(source).__name__
     if isinstance(source, Wrapped) and not source.writes:
         code = source.code
         return Runner(code.model, name, call or code.call, code.pad), code.tokenize
+    module = source
     if isinstance(source, Source) and source.facts and source.provenance in HUGGING_FACE:
-        loaded, tokenize, source = source.loaded, partial(_ids_of, source), deepcopy(source.loaded.model)
-        if not loaded.trial.is_captured:  # the attention of attnviz needs a tap
+        module, tokenize = deepcopy(source.loaded.model), partial(_ids_of, source)
+        if not source.loaded.trial.is_captured:  # the attention of attnviz needs a tap
             try:
-                source.set_attn_implementation("sdpa")
+                module.set_attn_implementation("sdpa")
             except (ValueError, ImportError):
-                source.set_attn_implementation("eager")
-    is_pair = getattr(source, "writes", False) or getattr(getattr(source, "config", None), "is_encoder_decoder", False)
-    if isinstance(source, Source) or not isinstance(source, nn.Module) or is_pair:
+                module.set_attn_implementation("eager")
+    config = getattr(module, "config", None)
+    is_pair = getattr(module, "writes", False) or getattr(config, "is_encoder_decoder", False)
+    if isinstance(module, Source) or not isinstance(module, nn.Module) or is_pair:
         problem = "reads two texts" if is_pair else "cannot be run in several ways"
         raise InputError(f"{quoted(name)} {problem}; give a model of transformers, attnviz.wrap(...), or a module.")
-    if call is not None or not (hasattr(source, "config") and hasattr(source, "base_model_prefix")):
-        return Runner(source, name, call or (lambda model, ids: model(ids))), tokenize
-    pad = getattr(source.config, "pad_token_id", None)
-    return Runner(source, name, transformers_call, pad if isinstance(pad, int) and pad >= 0 else 0), tokenize
+    if call is not None or config is None or not hasattr(module, "base_model_prefix"):
+        return Runner(module, name, call or _plain_call), tokenize
+    pad = getattr(config, "pad_token_id", None)
+    return Runner(module, name, transformers_call, pad if isinstance(pad, int) and pad >= 0 else 0), tokenize
+
+
+def _plain_call(model: nn.Module, ids: Tensor) -> Any:
+    """Call a module with nothing but the ids, (B, n)."""
+    return model(ids)
 
 
 def _ids_of(source: Source, text: str) -> list[int]:
@@ -121,21 +134,28 @@ class Runner:
         return any(parameter.name == name or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
     def run(
-        self, text: Tensor, ids: Tensor, starts: Sequence[int] = (0,), is_cached: bool = False, **tensors: Tensor
+        self, text: Tensor, ids: Tensor, starts: Sequence[int] = (0,), is_cached: bool = False, **arguments: Tensor
     ) -> TextRun:
-        """Run the model on ids (B, S), one forward pass per part between two `starts`, and capture its attention.
+        """Run the model on ids (B, S) and capture its attention.
+
+        Args:
+            text: number of the text at each id, (B, S), or `PADDING`.
+            starts: first id of each forward pass.
+            arguments: arguments of the call, (B, S), which are cut like the ids; see `call` of `same_run`.
 
         Raises:
             InputError: if the code of the model raises an error, or its output does not have one vector per token.
         """
         outputs, passes, device = [], [], next(self.model.parameters(), ids).device
-        tensors = {name: tensor.to(device) for name, tensor in tensors.items() if self.takes(name)}
+        arguments = {name: tensor.to(device) for name, tensor in arguments.items() if self.takes(name)}
         cache = {"cache": None} if is_cached else {}
         with LOCK, in_evaluation(self.model), torch.no_grad(), errors_said():
             for start, end in pairwise([*starts, ids.shape[1]]):
-                part = {name: x[:, 0 if name == "tokens" else start : end] for name, x in tensors.items()}
+                of_pass = {name: tensor[:, start:end] for name, tensor in arguments.items()}
+                if "tokens" in arguments:  # the mask of padding has also the keys in the cache
+                    of_pass["tokens"] = arguments["tokens"][:, :end]
                 with capture(self.model, sites=self.sites) as captured:
-                    output = self.call(self.model, ids[:, start:end].to(device), **part, **cache)
+                    output = self.call(self.model, ids[:, start:end].to(device), **of_pass, **cache)
                 if is_cached and not (isinstance(output, tuple) and len(output) == 2):
                     raise NotTriedError("Its call returns no cache with the output.")
                 if is_cached:
@@ -154,7 +174,7 @@ class Runner:
         return self.run(torch.full((1, len(ids)), text), ids[None])
 
     def runs(self, way: str, documents: Sequence[Tensor]) -> Iterator[TextRun]:
-        """Run texts in one way; see `same_run`.
+        """Run texts, given as their ids, in one way; see `runs` of `same_run`.
 
         A single text is packed after its own tokens in another order. If all lengths are equal, a padded batch also has
         a text that is two tokens longer; "written" reads half of the shortest text token by token.
@@ -172,30 +192,40 @@ class Runner:
             reason = "sees later tokens: it has no cache, and packed texts need a mask of blocks"
             raise NotTriedError(f"{self.name} {reason}.")
         if way == "packed":
-            numbers = list(range(len(documents)))
-            if len(documents) == 1:
-                documents, numbers = [documents[0].roll(-1), documents[0]], [1, 0]
-            text = torch.cat([torch.full_like(ids, n) for n, ids in zip(numbers, documents, strict=True)])[None]
-            positions = torch.cat([torch.arange(len(ids)) for ids in documents])[None]
-            yield self.run(text, torch.cat([*documents])[None], documents=text, positions=positions)
-        if way in ("left", "right", "written"):
-            shortest, longest = min(map(len, documents)), max(documents, key=len)
-            if shortest == len(longest):
-                documents = [*documents, torch.cat([longest, longest.repeat(2)[:2]])]
-            side = {"batch_first": True, "padding_side": "right" if way == "right" else "left"}
-            ids = pad_sequence([*documents], padding_value=self.pad or 0, **side)
-            tokens = pad_sequence([torch.ones_like(ids) for ids in documents], **side).bool()
-            text = torch.arange(len(documents))[:, None].where(tokens, PADDING)
-            positions = {} if way == "right" else {"positions": (tokens.cumsum(-1) - 1).clamp(min=0)}
-            parts = range(ids.shape[1] - shortest // 2, ids.shape[1]) if way == "written" else ()
-            yield self.run(text, ids, [0, *parts], way == "written", tokens=tokens, **positions)
-        for number, ids in enumerate(documents) if way in ("cached", "chunked", "batched") else ():
-            text, length = torch.full_like(ids, number), len(ids)
-            if way == "batched":
-                texts, batch = torch.stack([text, torch.full_like(ids, OTHER)]), torch.stack([ids, ids.roll(-1)])
-                yield self.run(texts, batch)
-                yield self.run(texts.flip(0), batch.flip(0))
-            elif length > 1:
-                starts = [0, *range(max(1, length // 2), length)]
-                starts = range(0, length, -(-length // 3)) if way == "chunked" else starts
-                yield self.run(text[None], ids[None], starts, True)
+            yield self._run_packed(documents)
+        elif way in ("left", "right", "written"):
+            yield self._run_padded(way, documents)
+        else:
+            for number, ids in enumerate(documents):
+                text, length = torch.full_like(ids, number), len(ids)
+                if way == "batched":
+                    texts, batch = torch.stack([text, torch.full_like(ids, OTHER)]), torch.stack([ids, ids.roll(-1)])
+                    yield self.run(texts, batch)
+                    yield self.run(texts.flip(0), batch.flip(0))
+                elif length > 1:
+                    half, third = max(1, length // 2), math.ceil(length / 3)
+                    starts = range(0, length, third) if way == "chunked" else [0, *range(half, length)]
+                    yield self.run(text[None], ids[None], starts, True)
+
+    def _run_packed(self, documents: Sequence[Tensor]) -> TextRun:
+        """Run all texts in one row."""
+        numbers = list(range(len(documents)))
+        if len(documents) == 1:
+            documents, numbers = [documents[0].roll(-1), documents[0]], [1, 0]
+        text = torch.cat([torch.full_like(ids, number) for number, ids in zip(numbers, documents, strict=True)])[None]
+        positions = torch.cat([torch.arange(len(ids)) for ids in documents])[None]
+        return self.run(text, torch.cat([*documents])[None], documents=text, positions=positions)
+
+    def _run_padded(self, way: str, documents: Sequence[Tensor]) -> TextRun:
+        """Run all texts as a batch padded on the right ("right") or on the left; "written" ends token by token."""
+        shortest, longest = min(map(len, documents)), max(documents, key=len)
+        if shortest == len(longest):
+            documents = [*documents, torch.cat([longest, longest.repeat(2)[:2]])]
+        side = {"batch_first": True, "padding_side": "right" if way == "right" else "left"}
+        ids = pad_sequence([*documents], padding_value=self.pad or 0, **side)
+        tokens = pad_sequence([torch.ones_like(ids) for ids in documents], **side).bool()
+        text = torch.arange(len(documents))[:, None].where(tokens, PADDING)
+        positions = {} if way == "right" else {"positions": (tokens.cumsum(-1) - 1).clamp(min=0)}
+        size, is_written = ids.shape[1], way == "written"
+        starts = [0, *range(size - shortest // 2, size)] if is_written else [0]
+        return self.run(text, ids, starts, is_written, tokens=tokens, **positions)
