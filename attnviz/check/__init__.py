@@ -58,7 +58,7 @@ def check(
         InputError: if the array holds no numbers or more than `MOST_CELLS`, or an option has an unknown value.
     """
     tensor = real_tensor(array)
-    dims, size = tuple(tensor.shape), None if shape is None else tuple(shape)
+    dims, scores_shape = tuple(tensor.shape), None if shape is None else tuple(shape)
     if prod(dims) > MOST_CELLS:
         raise InputError(f"The array has {prod(dims):,} cells; at most {MOST_CELLS:,} are checked. Check a part of it.")
     if not 1 <= len(dims) <= 4:
@@ -66,8 +66,9 @@ def check(
         raise ShapeError(f"The array has {len(dims)} axes, {dims}; attention has (B, H, Q, K), or fewer. {more}.")
     if not tensor.numel():
         raise ShapeError(f"The array has shape {dims}, and so no cells to check.")
-    if size and (len(size) != 4 or not all(isinstance(length, int) and length > 0 for length in size)):
-        raise InputError(f"The shape of the scores is four whole numbers above 0, B,H,Q,K; given {quoted(size)}.")
+    if scores_shape and (len(scores_shape) != 4 or not all(isinstance(n, int) and n > 0 for n in scores_shape)):
+        given = quoted(scores_shape)
+        raise InputError(f"The shape of the scores is four whole numbers above 0, B,H,Q,K; given {given}.")
     original = tensor
     if tensor.is_floating_point() and tensor.element_size() < 2:  # PyTorch lacks most operations for float8
         tensor = tensor.float()
@@ -83,20 +84,22 @@ def check(
     torch.set_num_threads(1)  # for such short sums, several threads are ten times slower
     try:
         if kind == "mask":
-            report = _mask_report(tensor, convention, intended, tokens, size)
+            report = _mask_report(tensor, convention, intended, tokens, scores_shape)
         else:
-            values, axes, of_shape = align(tensor, kind, size)
+            values, axes, shape_findings = align(tensor, kind, scores_shape)
             values = values.double() if values.dtype is torch.float64 else values.float()
-            arguments = Array(_expand_texts(values, tokens, intended), axes), intended, tokens
-            weights = kind == "weights"
-            report = check_weights(*arguments, row_sum_tolerance(original)) if weights else check_scores(*arguments)
-            report = replace(report, findings=(*of_shape, *report.findings))
+            grid = Array(_expand_texts(values, tokens, intended), axes)
+            if kind == "weights":
+                report = check_weights(grid, intended, tokens, row_sum_tolerance(original))
+            else:
+                report = check_scores(grid, intended, tokens)
+            report = replace(report, findings=(*shape_findings, *report.findings))
         repaired = None
-        if report.repaired is not None and report.faults:
+        if report.repaired is not None and report.faults:  # convert from True = may attend, and check the result
             write = {"additive": to_additive, "zero-is-masked": torch.Tensor.long, "true-is-masked": torch.logical_not}
             repaired = write.get(report.convention, torch.clone)(report.repaired)
-            again = _mask_report(repaired, report.convention, intended, tokens, size)
-            repaired = None if again.question or again.faults else repaired
+            new_report = _mask_report(repaired, report.convention, intended, tokens, scores_shape)
+            repaired = None if new_report.question or new_report.faults else repaired
     finally:
         torch.set_num_threads(threads)
     findings = sorted(report.findings, key=lambda finding: -SEVERITIES.index(finding.severity))
@@ -104,39 +107,42 @@ def check(
 
 
 def _mask_report(
-    tensor: Tensor, convention: str | None, intent: Intent | None, tokens: Tensor | None, size: tuple[int, ...] | None
+    tensor: Tensor, convention: str | None, intent: Intent | None, tokens: Tensor | None, shape: tuple[int, ...] | None
 ) -> ArrayReport:
-    """Make the report on a mask; its `repaired` mask has True = may attend, and still has to be checked again."""
-    as_padding = False
-    if size is None and tensor.dim() == 2 and len(tensor) not in (1, tensor.shape[1]):
-        as_padding = tokens is not None and tensor.shape == tokens.shape
+    """Check a mask of one to four axes, on scores of a `shape` if that is known. The `repaired` mask of the report has
+    True = may attend, and still has to be checked."""
+    is_padding = False  # whether the mask is (B, K)
+    if shape is None and tensor.dim() == 2 and len(tensor) not in (1, tensor.shape[1]):
+        is_padding = tokens is not None and tensor.shape == tokens.shape
         if intent and isinstance(intent.mask, Full | Padding) and convention not in (None, "additive"):
-            steps = to_may_attend(tensor, convention).int().diff(dim=1)  # padding is at the same end of every row
-            as_padding |= bool((steps <= 0).all() | (steps >= 0).all())
-    values, axes, of_shape = align(tensor[:, None, None] if as_padding else tensor, "mask", size)
-    axes = ("batch", "key") if as_padding else axes
+            changes = to_may_attend(tensor, convention).int().diff(dim=1)  # padding is at the same end of every row
+            is_padding |= bool((changes <= 0).all() | (changes >= 0).all())
+    values, axes, shape_findings = align(tensor[:, None, None] if is_padding else tensor, "mask", shape)
+    axes = ("batch", "key") if is_padding else axes
     values = _expand_texts(values, tokens, intent)
-    if intent is not None and size is not None and values.shape[2] == 1:  # one row holds for all queries
-        values = values.expand(-1, -1, size[2], -1)
+    if intent is not None and shape is not None and values.shape[2] == 1:  # one row holds for all queries
+        values = values.expand(-1, -1, shape[2], -1)
     if values.dtype is not torch.bool and not values.is_floating_point() and not is_binary(values):
         values = values.float()  # integers such as -10,000 are an additive mask
     report = check_mask(Array(values, axes), convention, intent, tokens)
-    reasons = ["Its rows are read as texts, (B, K). If they are queries, give the shape of the scores."] * as_padding
-    return replace(report, reasons=(*reasons, *report.reasons), findings=(*of_shape, *report.findings))
+    reason = "Its rows are read as texts, (B, K). If they are queries, give the shape of the scores."
+    reasons = (reason, *report.reasons) if is_padding else report.reasons
+    return replace(report, reasons=reasons, findings=(*shape_findings, *report.findings))
 
 
 def _expand_texts(values: Tensor, tokens: Tensor | None, intent: Intent | None) -> Tensor:
     """Expand an array, (B, H, Q, K), to one entry per text of `tokens`; raise InputError if the two do not fit."""
     if tokens is not None:
         batch, keys = tokens.shape
-        if values.shape[3] == 1 and values.shape[2] == keys:
+        if values.shape[2:] == (keys, 1):  # one column holds for all keys
             values = values.expand(-1, -1, -1, keys)
         if values.shape[3] != keys or values.shape[0] not in (1, batch):
             array = f"the array is (B, H, Q, K) = {tuple(values.shape)}"
             raise InputError(f"The padding is (B, K) = {(batch, keys)}; {array}.")
         values = values.expand(batch, -1, -1, -1)
     try:
-        (intent.mask if intent else Full()).of_sentence(len(values) - 1)
+        if intent:
+            intent.mask.of_sentence(len(values) - 1)  # raises an error for a mask of fewer texts
     except MaskError as error:
         raise InputError(f"The intent does not fit: {error}") from None
     return values

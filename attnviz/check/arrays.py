@@ -21,23 +21,18 @@ VERY_NEGATIVE = -1e4
 
 
 def real_tensor(array: Any, name: str = "array") -> Tensor:
-    """Convert an array to a dense CPU tensor, in its own number type if PyTorch has that type.
-
-    Args:
-        name: name of the array in error messages.
-
-    Raises:
-        InputError: if the array holds anything but booleans and real numbers, such as complex numbers, texts or dates.
-    """
+    """Convert an array, called `name` in errors, to a dense CPU tensor, in its number type if PyTorch has that type;
+    raise InputError if it holds anything but booleans and real numbers, such as complex numbers, texts or dates."""
     if not isinstance(array, Tensor):
         try:
             array = np.asarray(array)
         except (TypeError, ValueError):
             raise InputError(f"The {name} must be numbers, without rows of different lengths.") from None
-        if array.dtype.kind in "biuf":
-            is_wide = (array.dtype.kind == "u" and array.dtype.itemsize > 1) or array.dtype.itemsize > 8
-            dtype = np.dtype(np.float64) if is_wide else array.dtype.newbyteorder("=")  # types that PyTorch lacks
-            array = torch.from_numpy(np.require(array.astype(dtype, copy=False), None, ["C", "W"]))
+        kind, size = array.dtype.kind, array.dtype.itemsize
+        if kind in "biuf":  # booleans, signed and unsigned integers, floats
+            is_unsupported = (kind == "u" and size > 1) or size > 8
+            dtype = np.dtype(np.float64) if is_unsupported else array.dtype.newbyteorder("=")
+            array = torch.from_numpy(np.require(array.astype(dtype, copy=False), requirements=["C", "W"]))
     packed = "float4" in str(array.dtype)  # two numbers per byte, which PyTorch stores but cannot convert
     if not isinstance(array, Tensor) or array.is_complex() or array.is_sparse or array.is_quantized or packed:
         remedy = " Give the real part, or the absolute values." if "complex" in str(array.dtype) else ""
@@ -51,7 +46,8 @@ def is_binary(array: Tensor) -> bool:
 
 
 def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[str, tuple[str, ...]]:
-    """Tell the kind of an array: `stated`, "mask" if a convention is given, else a guess with its reasons."""
+    """Tell the kind of an array, one of `KINDS`: the `stated` kind, "mask" if a convention is given, else a guess; also
+    return the sentences that give the reasons of the guess."""
     if stated is not None and stated not in KINDS:
         raise InputError(f"There is no kind {quoted(stated)}. There are: {', '.join(KINDS)}.")
     if convention is not None and stated not in (None, "mask"):
@@ -72,35 +68,34 @@ def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[
         why = "it holds negative and other numbers" if bool((numbers < 0).any()) else "it holds +inf"
         return "scores", (f"It is read as scores: {why}.",)
     median = float(array.double().nansum(-1).flatten().median())
-    if median <= 2:
+    if median <= 2:  # wrong weights may sum to 2; scores without negative numbers sum to more
         return "weights", ("It is read as weights: no number is below 0, and the median row sums to at most 2.",)
     return "scores", (f"It is read as scores: its rows sum to far more than 1 (the median to {median:.3g}).",)
 
 
 def fill_value(array: Tensor) -> float | None:
-    """Find the number with which an additive mask blocks: the only negative one, or the largest very negative one."""
-    below = array[array != 0]
-    if not array.is_floating_point() or not below.numel() or not bool((below < 0).all()):
+    """Find the number with which an additive mask blocks; None if the array does not hold 0 and one negative number, or 0
+    and very negative numbers, of which the largest is returned."""
+    nonzero = array[array != 0]
+    if not array.is_floating_point() or not nonzero.numel() or not bool((nonzero < 0).all()):
         return None
-    least, most = float(below.min()), float(below.max())
-    two_numbers = least == most and below.numel() < array.numel()
-    return most if two_numbers or most <= VERY_NEGATIVE else None
+    smallest, largest = float(nonzero.min()), float(nonzero.max())
+    is_only_number = smallest == largest and nonzero.numel() < array.numel()
+    return largest if is_only_number or largest <= VERY_NEGATIVE else None
 
 
 def conventions_of(array: Tensor, stated: str | None) -> list[str]:
-    """List the conventions that a mask may have: `stated`; else those that its values allow: one, or two if boolean.
-
-    Raises:
-        InputError: if there is no such convention, or the values contradict it.
-    """
+    """List the conventions that a mask may have: the `stated` one, or else those that its values allow, one or two;
+    raise InputError if there is no such convention, or the values contradict it."""
     if stated is not None and stated not in CONVENTIONS:
         raise InputError(f"There is no convention {quoted(stated)}. There are: {', '.join(CONVENTIONS)}.")
-    binary, floats = is_binary(array), array.is_floating_point()
+    has_flags, is_float, has_nonzero = is_binary(array), array.is_floating_point(), bool(array.any())
     if stated is None:
-        plain = "may-attend" if array.dtype is torch.bool else "zero-is-masked"
-        return [plain, "true-is-masked"] if binary and (not floats or array.any()) else ["additive"]
-    if (stated == "additive") == binary and array.any() and not (stated == "additive" and floats):
-        holds = "booleans or 0 and 1" if binary else "other numbers than 0 and 1"
+        usual = "may-attend" if array.dtype is torch.bool else "zero-is-masked"
+        return [usual, "true-is-masked"] if has_flags and (has_nonzero or not is_float) else ["additive"]
+    contradicts = has_flags and not is_float if stated == "additive" else not has_flags
+    if contradicts and has_nonzero:
+        holds = "booleans or 0 and 1" if has_flags else "other numbers than 0 and 1"
         raise InputError(f"The convention is '{stated}', but the mask holds {holds}. Give another convention, or none.")
     return [stated]
 
@@ -113,10 +108,8 @@ def to_may_attend(mask: Tensor, convention: str) -> Tensor:
 
 
 def align(array: Tensor, kind: str, shape: tuple[int, ...] | None) -> tuple[Tensor, tuple[str, ...], list[Finding]]:
-    """Reshape an array to (B, H, Q, K); also return the names of its own axes, and findings about its shape.
-
-    Axes are aligned from the right, as in broadcasting, unless the shape of the scores, (B, H, Q, K), needs other axes.
-    """
+    """Reshape an array to (B, H, Q, K); return it, the names of the axes that it had, and findings about its shape.
+    Axes are aligned from the right, as in broadcasting, unless the `shape` of the scores needs other axes."""
     dims, axes, findings = tuple(array.shape), AXES[-array.dim() :], []
     if kind == "mask" and shape is not None:
         axes, severity, message, fix = _broadcast(array, shape)
@@ -128,7 +121,7 @@ def align(array: Tensor, kind: str, shape: tuple[int, ...] | None) -> tuple[Tens
             message = f"The first axis of {dims} is read as heads, as broadcasting to (B, H, Q, K) does."
             fix = "If it is the batch, pass mask.unsqueeze(1)."
         findings.append(Finding("broadcast", "note", message, fix))
-    elif shape is not None and (dims != shape[-len(dims) :] or any(size > 1 for size in shape[: -len(dims)])):
+    elif shape is not None and (1,) * (4 - len(dims)) + dims != shape:
         message = f"The {kind} have shape {dims}, and should have (B, H, Q, K) = {shape}."
         findings.append(Finding("broadcast", "error", message, "They are never broadcast: pass the whole array."))
     sizes = dict(zip(axes, dims, strict=True))
@@ -136,20 +129,21 @@ def align(array: Tensor, kind: str, shape: tuple[int, ...] | None) -> tuple[Tens
 
 
 def _broadcast(mask: Tensor, shape: tuple[int, ...]) -> tuple[tuple[str, ...], str, str, str]:
-    """Infer the axes of a mask and how it broadcasts to `shape`; return axes, severity, message and repair."""
+    """Infer the axes of a mask, and how it broadcasts to scores of `shape`, (B, H, Q, K); return the names of the axes,
+    and severity, message and repair of the finding about it."""
     dims, (batch, heads, queries, keys), axes = tuple(mask.shape), shape, AXES[-mask.dim() :]
     first, last = dims[0], dims[-1]
-    pairs = list(zip("BHQK"[-len(dims) :], dims, shape[-len(dims) :], strict=True))
-    wrong = [f"{axis} is {have} instead of {want}" for axis, have, want in pairs if have not in (1, want)]
+    sizes = list(zip("BHQK"[-len(dims) :], dims, shape[-len(dims) :], strict=True))  # of each axis: mask, scores
+    wrong = [f"{axis} is {size} instead of {expected}" for axis, size, expected in sizes if size not in (1, expected)]
     intro = f"A mask of {dims} on scores of (B, H, Q, K) = {shape}"
     raises = f"{intro} raises an error"
-    if wrong and all(1 in sizes or len(set(sizes)) == 1 for _, *sizes in pairs):
+    if wrong and all(size == expected or 1 in (size, expected) for _, size, expected in sizes):
         broadcast = tuple(torch.broadcast_shapes(dims, shape))
         raises += f" in F.scaled_dot_product_attention, and silently makes {broadcast} of scores + mask"
     if len(dims) == 3 and last in (1, keys) and first == batch * heads and first not in (1, heads):
-        by_head, by_text = mask.view(heads, batch, -1), mask.view(batch, heads, -1)
+        heads_first, texts_first = mask.view(heads, batch, -1), mask.view(batch, heads, -1)
         view = f"mask.view({batch}, {heads}, {dims[1]}, {last})."
-        if (by_head == by_head[:1]).all() and not (by_text == by_text[:, :1]).all():
+        if (heads_first == heads_first[:1]).all() and not (texts_first == texts_first[:, :1]).all():
             message = f"{intro} gives heads the masks of other sentences: it was made by repeat."
             return axes, "error", message, f"Make it with repeat_interleave({heads}, 0)."
         if heads == 1:
@@ -171,8 +165,8 @@ def _broadcast(mask: Tensor, shape: tuple[int, ...]) -> tuple[tuple[str, ...], s
         is_turned = queries != keys and dims[-2:] == (keys, queries)
         fix = "Pass mask.mT: rows are queries." if is_turned else "Each axis must have its full size or 1."
         return axes, "error", f"{raises}: {', '.join(wrong)}.", fix
-    absent = list(zip("BHQK", shape, strict=True))[: 4 - len(dims)]
-    repeated = [f"{axis} = {want}" for axis, want in absent if want > 1]
-    repeated += [f"{axis} = {want}" for axis, have, want in pairs if have < want]
+    missing = list(zip("BHQK", shape, strict=True))[: 4 - len(dims)]
+    repeated = [f"{axis} = {size}" for axis, size in missing if size > 1]
+    repeated += [f"{axis} = {expected}" for axis, size, expected in sizes if size < expected]
     effect = f"is repeated over {', '.join(repeated)}" if repeated else "fits cell by cell"
     return axes, "note", f"{intro} {effect}.", ""

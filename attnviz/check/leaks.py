@@ -29,13 +29,13 @@ ROUNDINGS = 32
 
 @dataclass(frozen=True, eq=False)
 class LeakTest:
-    """Changes of outputs, and the promised mask. Rows are positions of outputs, columns are changed tokens.
+    """Result of a leak test: changes of outputs, and the mask that should hide tokens from them.
 
     Attributes:
         moved: (Q, K), float64: relative change of the output at query q when token j changes, ||after - before|| /
             ||before||; infinite if the output became finite or ceased to be. NaN in columns that were not tested, and
             in rows of outputs that are not finite.
-        promised: (Q, K), boolean: whether query q may depend on key j.
+        promised: (Q, K), boolean: whether the output at query q may depend on token j.
         noise: largest relative difference between outputs for the same input at different places of a batch.
         tolerance: relative change above which an output counts as changed: 10 times the noise, at least `ROUNDINGS`
             rounding errors.
@@ -100,8 +100,8 @@ class LeakTest:
     @cached_property
     def is_blind(self) -> bool:
         """Whether no output changed with any token other than its own, so that the test shows nothing."""
-        same = torch.eye(len(self.queries), dtype=torch.bool) if self.queries == self.keys else self.saw.new_zeros(())
-        return not self.tested.any() or (len(self.keys) > 1 and not (self.saw & ~same).any())
+        is_own_token = torch.eye(*self.saw.shape, dtype=torch.bool) & (self.queries == self.keys)
+        return not self.tested.any() or (len(self.keys) > 1 and not (self.saw & ~is_own_token).any())
 
     @cached_property
     def is_tested(self) -> bool:
@@ -115,16 +115,19 @@ class LeakTest:
 
     def in_words(self, query: int, key: int) -> str:
         """Describe one cell: "position 3 “sat” saw position 7 “mat”: its output moved by 12.0%"."""
-        ends = (query, self.queries[query]), (key, self.keys[key])
-        looker, looked = (f"position {i} {isolated(f'“{visible_text(token.text)}”')}" for i, token in ends)
+        from_text, to_text = visible_text(self.queries[query].text), visible_text(self.keys[key].text)
+        from_name, to_name = (
+            f"position {query} {isolated(f'“{from_text}”')}",
+            f"position {key} {isolated(f'“{to_text}”')}",
+        )
         state, moved = int(self.states[query, key]), float(self.moved[query, key])
         if state == NOT_TESTED:
-            why = f"the output of {looker} is not a number" if self.tested[key] else f"{looked} was not changed"
-            return f"{why}, so nothing is known about {looker}"
+            why = f"the output of {from_name} is not a number" if self.tested[key] else f"{to_name} was not changed"
+            return f"{why}, so nothing is known about {from_name}"
         if state in (CLOSED, UNUSED):
-            return f"{looker} did not see {looked}, {'though it may' if state == UNUSED else 'as expected'}"
+            return f"{from_name} did not see {to_name}, {'though it may' if state == UNUSED else 'as expected'}"
         change = f"moved by {percent(moved)}" if moved < torch.inf else "became a number or ceased to be one"
-        return f"{looker} saw {looked}{', as it may' if state == SAW else ''}: its output {change}"
+        return f"{from_name} saw {to_name}{', as it may' if state == SAW else ''}: its output {change}"
 
 
 def leak_test_function(
@@ -174,21 +177,21 @@ def leak_test_function(
     noise = float(distance(before, output(key, value)).max())
     bound = tolerance(noise, torch.float64)
     for position in range(keys):
-        here = (torch.arange(keys) == position)[:, None]
-        changed = other_value.where(here, value)
-        probes = [output((factor * other_key).where(here, key), changed) for factor in (1, 1000, -1000)]
-        columns.append(torch.stack([distance(before, probe) for probe in probes]).amax(0))
-    odd = ~before.isfinite().all(-1)
-    moved = torch.stack(columns, 1).masked_fill(odd[:, None], torch.nan)
-    numbers = [tuple(Token(str(i), i, 0, 0) for i in range(length)) for length in (n, keys)]
-    name, rows = getattr(attend, "__name__", type(attend).__name__), odd.nonzero().flatten().tolist()
+        is_changed = (torch.arange(keys) == position)[:, None]
+        new_value = other_value.where(is_changed, value)
+        outputs = [output((factor * other_key).where(is_changed, key), new_value) for factor in (1, 1000, -1000)]
+        columns.append(torch.stack([distance(before, after) for after in outputs]).amax(0))
+    not_finite = ~before.isfinite().all(-1)
+    moved = torch.stack(columns, 1).masked_fill(not_finite[:, None], torch.nan)
+    tokens = [tuple(Token(str(i), i, 0, 0) for i in range(length)) for length in (n, keys)]
+    name, rows = getattr(attend, "__name__", type(attend).__name__), not_finite.nonzero().flatten().tolist()
     notes = (f"the output of query {rows[0]} is not a number, so nothing is known about it",) if rows else ()
-    test = LeakTest(moved, allowed, noise, bound, *numbers, "one layer", str(mask), name, "random", notes=notes)
-    wrong = (odd & allowed.any(-1)).nonzero().flatten().tolist()  # without any key, NaN is expected
-    if wrong and not test.pairs:
-        problem = f"is not a number, though it may attend to {counted(int(allowed[wrong[0]].sum()), 'key')}"
+    test = LeakTest(moved, allowed, noise, bound, *tokens, "one layer", str(mask), name, "random", notes=notes)
+    unexpected = [row for row in rows if allowed[row].any()]  # for a query without any key, NaN is expected
+    if unexpected and not test.pairs:
+        problem = f"is not a number, though it may attend to {counted(int(allowed[unexpected[0]].sum()), 'key')}"
         hint = "Was the mask made by multiplying with -inf? 0 * -inf is NaN: use torch.where or masked_fill."
-        raise NotFiniteError(f"The output of query {wrong[0]} {problem}. {hint}")
+        raise NotFiniteError(f"The output of query {unexpected[0]} {problem}. {hint}")
     return test
 
 
@@ -199,8 +202,8 @@ def distance(before: Tensor, after: Tensor) -> Tensor:
     """
     before, after = before.double(), after.double()
     only_one_finite = before.isfinite() != after.isfinite()
-    equal = (before == after) | ~before.isfinite()
-    change = (after - before).masked_fill(equal | only_one_finite, 0).norm(dim=-1)
+    is_unchanged = (before == after) | ~before.isfinite() | only_one_finite
+    change = (after - before).masked_fill(is_unchanged, 0).norm(dim=-1)
     length = before.masked_fill(~before.isfinite(), 0).norm(dim=-1)
     share = torch.where(change == 0, torch.zeros_like(change), change / length)
     return share.masked_fill(only_one_finite.any(-1), torch.inf)

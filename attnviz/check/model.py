@@ -1,4 +1,4 @@
-"""Check a model: its masks during a forward pass, and whether its outputs change with future tokens, padding or texts."""
+"""Check a model: the masks of a forward pass, and whether outputs change with hidden tokens, padding or other texts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

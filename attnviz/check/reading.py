@@ -60,15 +60,16 @@ class ArrayFile:
                 hint = "Its only array has no name." if [*self.arrays] == [""] else f"There are: {listed or 'none'}."
                 raise InputError(f"There is no array {quoted(name)} in {quoted(self.name)}. {hint}")
             return {name: self.arrays[name]}
-        by_kind = {key: array for key, array in self.arrays.items() if kind_by_name(key)}
-        if len(self.arrays) == 1 or by_kind:
-            arrays = by_kind or self.arrays
-        else:
+        arrays = {key: array for key, array in self.arrays.items() if kind_by_name(key)}
+        if not arrays and len(self.arrays) == 1:
+            arrays = self.arrays
+        elif not arrays:
             arrays = {key: array for key, array in self.arrays.items() if array.ndim > 1}
             if not are_layers(arrays):
                 raise InputError(f"{quoted(self.name)} holds several arrays. Choose one of: {listed}.")
-        number = {name: match and int(match[0]) for name in arrays if [match := LAST_NUMBER.search(name)]}
-        return dict(sorted(arrays.items(), key=lambda entry: number[entry[0]] or 0))  # layer 2 before layer 10
+        numbers = {key: LAST_NUMBER.search(key) for key in arrays}
+        layers = {key: int(number[0]) if number else 0 for key, number in numbers.items()}
+        return {key: arrays[key] for key in sorted(arrays, key=layers.__getitem__)}  # layer 2 before layer 10
 
 
 def are_layers(names: Collection[str]) -> bool:
@@ -192,13 +193,15 @@ def _lists(called: str, text: str) -> Any:
     if printed := _PRINTED.match(text):
         text = printed[1]
     text = re.sub(r"[A-Za-z]+", lambda word: _WORDS.get(word[0].lower(), word[0]), text)
-    text = re.sub(r"(?<=[\w.\]])\s+(?=[-\w.\[])", ",", text.strip())
-    text = re.sub(r"(?<=\d)\.(?!\d)", ".0", re.sub(r"(?<![\d])\.(?=\d)", "0.", text))
+    text = re.sub(r"(?<=[\w.\]])\s+(?=[-\w.\[])", ",", text.strip())  # blanks between numbers or lists
+    text = re.sub(r"(?<=\d)\.(?!\d)", ".0", re.sub(r"(?<![\d])\.(?=\d)", "0.", text))  # 1. and .5
     try:
-        return json.loads(re.sub(r",\s*\]", "]", text))
+        return json.loads(re.sub(r",\s*\]", "]", text))  # without a comma at the end of a list
     except (ValueError, RecursionError):
-        form = "rows or nested lists of numbers, such as [[0.5, 0.5], [0, 1]]; words must be true, false, nan or inf"
-        raise InputError(f"{called} cannot be read as {form}.") from None
+        expected = (
+            "rows or nested lists of numbers, such as [[0.5, 0.5], [0, 1]]; words must be true, false, nan or inf"
+        )
+        raise InputError(f"{called} cannot be read as {expected}.") from None
 
 
 def _array(called: str, rows: Any) -> np.ndarray:
@@ -210,8 +213,9 @@ def _array(called: str, rows: Any) -> np.ndarray:
         raise InputError(f"{called} {problem}.") from None
     if array.dtype.kind not in "bif" or not 0 < array.size <= MOST_CELLS:
         content = f"{array.size:,} numbers"
-        if array.dtype.kind not in "bif":
-            bad = [cell for cell in array.flat if not isinstance(cell, int)] or [max(array.flat, key=abs)]
-            content = f"{quoted(bad[0])}, which is not a number, or is too large"
+        if array.dtype.kind not in "bif":  # not booleans, integers or floats
+            no_integers = [cell for cell in array.flat if not isinstance(cell, int)]
+            bad_cell = no_integers[0] if no_integers else max(array.flat, key=abs)
+            content = f"{quoted(bad_cell)}, which is not a number, or is too large"
         raise InputError(f"{called} holds {content}; 1 to {MOST_CELLS:,} numbers are read.")
     return array
