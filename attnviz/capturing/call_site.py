@@ -27,21 +27,13 @@ ONE_HEAD = re.compile(r"(?:(.+)\.)?\w*head\w*\.(\d+)")
 
 @dataclass(frozen=True, eq=False)
 class CallPlace:
-    """Module and stack frames of a call in a model.
+    """Module and stack frames of a call in a model."""
 
-    Attributes:
-        name: name of the module, "" for the model itself.
-        module: innermost module of the model on the stack; torch's own modules, such as nn.Softmax, do not count.
-        frame: frame of the outermost method of this module.
-        above: calling module and the frame of its method; None if no module of the model is the caller.
-        in_pass: whether the forward of the model is on the stack.
-    """
-
-    name: str
-    module: nn.Module
-    frame: FrameType
-    above: tuple[nn.Module, FrameType] | None
-    in_pass: bool
+    name: str  # name of the module, "" for the model itself
+    module: nn.Module  # innermost module of the model on the stack, but not torch's own, such as nn.Softmax
+    frame: FrameType  # frame of the outermost method of this module
+    above: tuple[nn.Module, FrameType] | None  # calling module and the frame of its method, if the model has one
+    in_pass: bool  # whether the forward of the model is on the stack
 
     @property
     def module_heads(self) -> set[int]:
@@ -51,9 +43,10 @@ class CallPlace:
     @property
     def line(self) -> str:
         """File and line of the user's code that makes the call; "" for library code."""
-        frames = [self.frame, *([self.above[1]] if self.above else [])]
-        user_frames = (frame for frame in frames if "site-packages" not in frame.f_code.co_filename)
-        return next((f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" for frame in user_frames), "")
+        for frame in [self.frame, *([self.above[1]] if self.above else [])]:
+            if "site-packages" not in frame.f_code.co_filename:
+                return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        return ""
 
     @property
     def batches(self) -> set[int]:
@@ -62,16 +55,20 @@ class CallPlace:
 
 
 def inputs(frame: FrameType) -> dict[str, Tensor]:
-    """List the tensors that a method was called with, by name, also if its code has reassigned the names since."""
+    """List the tensors that a method was called with, by the names of its arguments."""
     code, values, caller = frame.f_code, frame.f_locals, frame.f_back
     names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     if caller is not None and caller.f_code.co_filename in SKIPPED and "args" in caller.f_locals:
+        # the method may have assigned other values to its names; `Module.__call__` still has the first ones
         values = dict(zip(names, caller.f_locals["args"], strict=False)) | caller.f_locals["kwargs"]
     return {name: values[name] for name in names if isinstance(values.get(name), Tensor)}
 
 
-def positions(frame: FrameType) -> tuple[tuple[int, int], ...]:
-    """List the numbers of sentences and positions, in either order, of each text among the inputs of a module."""
+def text_shapes(frame: FrameType) -> tuple[tuple[int, int], ...]:
+    """List the first two sizes, sentences and positions in either order, of each text that a method was called with.
+
+    Texts are vectors, float (B, n, d), or if there are none, token ids (B, n).
+    """
     tensors = inputs(frame).values()
     texts = [tensor for tensor in tensors if tensor.dim() == 3 and tensor.is_floating_point()]
     texts = texts or [tensor for tensor in tensors if tensor.dim() == 2 and not tensor.is_floating_point()]
@@ -82,27 +79,28 @@ class Places:
     """Finds the place of the current call among the modules of a model."""
 
     def __init__(self, model: nn.Module):
-        self.model = model
+        self.model, self._modules = model, {*model.modules()}
         self._names = {module: name for name, module in model.named_modules() if _calls_attention(module)}
         self._names.setdefault(model, "")
-        self._own = {*model.modules()}
 
     def now(self) -> CallPlace | None:
         """Find the current call on the call stack; None outside the model, and in another model that it calls."""
         module = outer_frame = above = None
         in_pass = False
-        for frame, _ in walk_stack(sys._getframe(1)):
+        for frame, _ in walk_stack(sys._getframe(1)):  # from the innermost frame outward
             code = frame.f_code
-            owner = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+            owner = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None  # `self` of a method
             if not isinstance(owner, nn.Module) or code.co_filename in SKIPPED:
                 continue
             if owner not in self._names:
-                if module is None and owner not in self._own and code.co_name == "forward" and _calls_attention(owner):
+                is_other_model = owner not in self._modules and code.co_name == "forward" and _calls_attention(owner)
+                if module is None and is_other_model:
                     return None
                 continue
             if module is None or (owner is module and above is None):
                 is_called = frame.f_back is not None and frame.f_back.f_code.co_filename in SKIPPED
-                module, outer_frame = owner, frame if outer_frame is None or is_called else outer_frame
+                outer_frame = frame if outer_frame is None or is_called else outer_frame
+                module = owner
             elif above is None:
                 above = owner, frame
             in_pass = in_pass or owner is self.model
@@ -123,14 +121,14 @@ class Sites:
     """
 
     def __init__(self, names: Mapping[Site, str]):
-        self._sites: dict[tuple[str, int], Site] = {}
-        self._layers: Counter[str] = Counter()
+        self._sites: dict[tuple[str, int], Site] = {}  # by the name of the module and its earlier calls in the pass
+        self._layers: Counter[str] = Counter()  # number of layers of each kind
         for site, name in names.items():
             nth = sum(other == name for other, _ in self._sites)
             self._sites[name, nth], self._layers[site.kind] = site, max(self._layers[site.kind], site.layer + 1)
-        self._calls: Counter[str] = Counter()
-        self._repeats: Counter[str] = Counter()
-        self._read: dict[str, int] = {}
+        self._calls: Counter[str] = Counter()  # calls of each module in this forward pass
+        self._calls_alone: Counter[str] = Counter()  # calls of each module outside of the forward of the model
+        self._inputs: dict[str, int] = {}  # address of the input of head 0, by the name of the module of all heads
         self.num_passes = 0
 
     def begin(self) -> None:
@@ -140,21 +138,25 @@ class Sites:
 
     def first(self, place: CallPlace) -> Site | None:
         """Return the first site of a module if it was already called in this forward pass, else None."""
-        return self._sites.get((place.name, 0)) if place.in_pass and self._calls[place.name] else None
+        was_called = place.in_pass and self._calls[place.name]
+        return self._sites.get((place.name, 0)) if was_called else None
 
     def site(self, place: CallPlace, kind: str, heads: int) -> tuple[Site, str, int | None, int]:
         """Return the site of a call, the module of all its heads, the head of a single-head call, and the forward pass.
 
         `kind` is used only for the first call of a module.
         """
-        calls = self._calls if place.in_pass else self._repeats
-        nth, passed = (calls[place.name], self.num_passes) if place.in_pass else (0, calls[place.name])
-        calls[place.name] += 1
+        if place.in_pass:
+            nth, forward_pass = self._calls[place.name], self.num_passes
+            self._calls[place.name] += 1
+        else:  # a module that is called alone begins a pass of its own
+            nth, forward_pass = 0, self._calls_alone[place.name]
+            self._calls_alone[place.name] += 1
         name, head = self._head(place) if heads == 1 else (place.name, None)
         if (name, nth) not in self._sites:
             self._sites[name, nth] = Site(kind, self._layers[kind])
             self._layers[kind] += 1
-        return self._sites[name, nth], name, head, passed
+        return self._sites[name, nth], name, head, forward_pass
 
     def _head(self, place: CallPlace) -> tuple[str, int | None]:
         """Split "blocks.0.heads.2" into the module of all heads and the head; all heads must read the same tensor."""
@@ -162,9 +164,9 @@ class Sites:
         if match is None or not tensors:
             return place.name, None
         name, head, address = match[1] or "", int(match[2]), tensors[0].data_ptr()
-        if head and self._read.get(name) != address:
+        if head > 0 and self._inputs.get(name) != address:
             return place.name, None
-        self._read[name] = address
+        self._inputs[name] = address
         return name, head
 
 
@@ -176,15 +178,17 @@ def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
     """
     parts, frame = place.name.lower().split("."), place.frame
     is_named_cross = any(part.startswith(CROSS) for part in parts)
+    is_named_self = any("self" in part for part in parts)
     if next(place.module.parameters(), None) is None and place.above is not None:
         frame = place.above[1]  # the inputs of the module are queries and keys, already projected
     named = {name: tensor for name, tensor in inputs(frame).items() if not any(part in name for part in NO_TEXTS)}
     texts = {name: text for name, text in named.items() if text.dim() == 3 and text.is_floating_point()}
-    by_letter = [next((texts[name] for name in texts if name.startswith(letter)), None) for letter in "qk"]
-    query_text, *others = by_letter if None not in by_letter else texts.values() or [None]
+    for_queries = [text for name, text in texts.items() if name.startswith("q")]
+    for_keys = [text for name, text in texts.items() if name.startswith("k")]
+    query_text, *others = [for_queries[0], for_keys[0]] if for_queries and for_keys else texts.values() or [None]
     key_texts = [text for text in others if any(0 <= keys - size <= 2 for size in text.shape[:2])]  # 2 learned keys
     key_texts = [text for text in key_texts if {*text.shape[:2]} & {*query_text.shape[:2]}]
-    if not texts or (any("self" in part for part in parts) and not is_named_cross):
+    if not texts or (is_named_self and not is_named_cross):
         is_self = not is_named_cross
     elif key_texts:
         same_shape = key_texts[0].shape == query_text.shape
@@ -210,5 +214,5 @@ def hides_future(mask: Tensor | Mask | None) -> bool:
 def head_counts(module: nn.Module) -> set[int]:
     """List the head counts in attributes of a module, without counts of key-value heads, which may be smaller."""
     numbers = {name: value for name, value in vars(module).items() if type(value) is int and value > 0}
-    counts = [name for name in numbers if "head" in name and not any(part in name for part in ("dim", "size", "kv"))]
-    return {numbers[name] for name in [*counts, "h", "H", "nh"] if name in numbers}
+    names = {name for name in numbers if "head" in name and not any(part in name for part in ("dim", "size", "kv"))}
+    return {numbers[name] for name in names | ({"h", "H", "nh"} & numbers.keys())}  # short names that models use

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from attnviz.capturing.call import BOUND, Call, Run, difference, notes, runs_of
+from attnviz.capturing.call import BOUND, Call, Run, difference, runs_of, scale_findings
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, quoted
@@ -255,7 +255,7 @@ class Capture:
         runs = self._runs()
         if runs and run not in range(-1, len(runs)):
             raise InputError(f"There is no run {run}: use record(run=0) to record(run={len(runs) - 1}).")
-        calls, unjoined = runs[run].whole() if runs else ({}, [])
+        calls, unjoined = runs[run].joined() if runs else ({}, [])
         refused = [call.why_not for call in self.calls if call.why_not]
         unplaced = [softmax for softmax in self.softmaxes if not softmax.is_placed]
         unmet = [softmax.sentence for softmax in unplaced if softmax.of_product or softmax.why_not]
@@ -273,7 +273,7 @@ class Capture:
                 rounded.append((largest, str(call.samples[0].dtype).removeprefix("torch."), name))
         if not steps and not is_any:
             raise AttnvizError(self._no_attention_message(unseen))
-        findings = [*self.findings, *(notes(steps) if self.edits.scale is None else ())]
+        findings = [*self.findings, *(scale_findings(steps) if self.edits.scale is None else ())]
         if rounded:
             largest, dtype, name = max(rounded)
             problem = f"weights are recomputed in float32 and differ from those of the model, in {dtype}, by"

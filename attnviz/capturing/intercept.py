@@ -35,7 +35,7 @@ UNREAD = frozenset({*CALLS, *PARTS} - {*DROPOUTS})
 
 _lock = threading.Lock()
 _running = 0  # number of captures in all threads
-_stances = ExitStack()
+_stances = ExitStack()  # settings of the compiler, for all captures
 _stand_ins: dict[Callable, Callable] = {}  # wrapper of each function of other libraries
 
 
@@ -89,7 +89,7 @@ def capture(
 
 
 class Mode(Tracker, TorchFunctionMode):
-    """Intercepts torch functions of one model in one thread."""
+    """Intercepts torch functions of one model in one thread: PyTorch calls `__torch_function__` in place of each."""
 
     def __torch_function__(
         self, func: Callable, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
@@ -123,14 +123,15 @@ class Mode(Tracker, TorchFunctionMode):
 
         A function mode disables that path. The conditions are those of `nn.TransformerEncoder.forward`.
         """
-        is_torch = type(encoder).forward is nn.TransformerEncoder.forward and encoder.use_nested_tensor
-        if threading.get_ident() != self._thread or not is_torch:
+        has_fast_path = type(encoder).forward is nn.TransformerEncoder.forward and encoder.use_nested_tensor
+        if threading.get_ident() != self._thread or not has_fast_path:
             return output
         arguments = inspect.signature(nn.TransformerEncoder.forward).bind(encoder, *args, **kwargs).arguments
         source, padding, layer = arguments["src"], arguments.get("src_key_padding_mask"), encoder.layers[0]
-        is_slow = padding is None or arguments.get("mask") is not None or source.dim() != 3 or source.is_nested
-        learns = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (source, *layer.parameters()))
-        if is_slow or learns or layer.training or torch.is_autocast_enabled():
+        if padding is None or arguments.get("mask") is not None or source.dim() != 3 or source.is_nested:
+            return output
+        needs_gradients = torch.is_grad_enabled() and any(x.requires_grad for x in (source, *layer.parameters()))
+        if needs_gradients or layer.training or torch.is_autocast_enabled():
             return output
         is_padding = padding if padding.dtype is torch.bool else padding < 0
         is_left_padded = encoder.mask_check and bool((is_padding[:, :-1] & ~is_padding[:, 1:]).any())
@@ -177,8 +178,8 @@ def _stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _replace_functions(functions: dict[Callable, Callable]) -> None:
-    """Replace functions in all loaded modules, wherever a module-level name refers to one of them."""
-    by_id = {id(old): new for old, new in functions.items()}  # not every value is hashable
+    """Replace functions (keys) by others (values) wherever a global name of a loaded module refers to one of them."""
+    by_id = {id(old): new for old, new in functions.items()}  # not every global value is hashable
     for module in list(sys.modules.values()) if by_id else ():
         names = getattr(module, "__dict__", {})
         for name, value in list(names.items()):

@@ -15,7 +15,7 @@ from torch.nn.functional import multi_head_attention_forward, scaled_dot_product
 
 from attnviz.capturing.axes import Lead
 from attnviz.capturing.call import BLOCKED, Sample, split_mask
-from attnviz.capturing.call_site import CallPlace, hides_future, positions
+from attnviz.capturing.call_site import CallPlace, hides_future, text_shapes
 from attnviz.capturing.tracker import Tracker
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Mask, Subsequent, Window
@@ -51,24 +51,28 @@ def scaled_dot_product(
     enable_gqa: bool = False,
 ) -> Tensor:
     """Run `F.scaled_dot_product_attention`, with the same arguments and result, keep the call and apply the edits."""
-    rest = {"scale": scale, "enable_gqa": enable_gqa}
-    result = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **rest)
+    options = {"scale": scale, "enable_gqa": enable_gqa}
+    result = scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, **options)
     place = mode.place((query, key, value))
     if place is None:
         return result
     mask, bias, empty_rows = split_mask(attn_mask)
-    masks, scoring = (Subsequent() if is_causal else mask, bias), Scoring(scale=scale, empty_rows=empty_rows)
-    size = getattr(place.module, "num_key_value_groups", 1)
-    is_packed = query.dim() == 4 and query.shape[2] == size > 1 and query.shape[1] == key.shape[1]
-    if not is_packed or not any(length == 1 for _, length in positions(place.frame)):
+    mask, scoring = Subsequent() if is_causal else mask, Scoring(scale=scale, empty_rows=empty_rows)
+    group_size = getattr(place.module, "num_key_value_groups", 1)
+    has_groups = query.dim() == 4 and query.shape[2] == group_size > 1 and query.shape[1] == key.shape[1]
+    if not has_groups or not any(length == 1 for _, length in text_shapes(place.frame)):
         tensors = query, *repeat_groups(query, key, value, enable_gqa)
-        return captured_output(mode, place, result, tensors, masks, scoring, dropout_p)
+        return captured_output(mode, place, result, tensors, (mask, bias), scoring, dropout_p)
     # transformers, one new token: the query heads of a group are on the query axis, (B, key heads, group size, d)
-    shape = (len(query), -1, 1)
-    tensors = query.reshape(*shape, query.shape[3]), *(side.repeat_interleave(size, 1) for side in (key, value))
-    is_full = [part is not None and part.dim() == 4 and part.shape[1:3] == query.shape[1:3] for part in masks]
-    masks = tuple(m.reshape(*shape, m.shape[3]) if full else m for m, full in zip(masks, is_full, strict=True))
-    flat = result.reshape(*shape, result.shape[3])
+
+    def one_query(tensor: Tensor | Mask | None) -> Tensor | Mask | None:
+        """Move the heads of a group from the axis of queries to the axis of heads: (B, H, 1, d or K)."""
+        is_grouped = isinstance(tensor, Tensor) and tensor.dim() == 4 and tensor.shape[1:3] == query.shape[1:3]
+        return tensor.reshape(len(query), -1, 1, tensor.shape[3]) if is_grouped else tensor
+
+    tensors = one_query(query), *(tensor.repeat_interleave(group_size, 1) for tensor in (key, value))
+    masks = one_query(mask), one_query(bias)
+    flat = result.reshape(len(query), -1, 1, result.shape[3])
     return captured_output(mode, place, flat, tensors, masks, scoring, dropout_p, has_heads=True).reshape(result.shape)
 
 
@@ -93,17 +97,19 @@ def captured_output(
     """Keep an attention call; return its original output, or the output with the edits, (*lead, Q, d_v).
 
     Args:
-        tensors: query, key and value, (*lead, n, d).
+        tensors: query, key and value, (*lead, n, d), where `lead` are the axes of sentences and heads.
         masks: mask and bias, which broadcast to (*lead, Q, K).
-        has_heads: whether the axes before (n, d) are certainly sentences and heads.
+        has_heads: whether `lead` is certainly (B, H).
     """
     axes = tuple(torch.broadcast_shapes(*(tensor.shape[:-2] for tensor in tensors)))
     lead = Lead(axes, 1, axes) if has_heads else mode.lead(place, axes)
     mask, bias = (lead.fold_mask(tensor) if isinstance(tensor, Tensor) else tensor for tensor in masks)
-    parts = dict(zip(("query", "key", "value"), map(lead.fold, tensors), strict=True))
-    call = mode.call(place, hides_future(mask), **parts, mask=mask, scoring=replace(scoring, bias=bias))
-    stored = mode.keep(call, place)
-    output = mode.edited_output(call, lead.fold(original), dropout_p) if call.is_edited else lead.fold(original)
+    query, key, value = (lead.fold(tensor) for tensor in tensors)
+    scoring = replace(scoring, bias=bias)
+    call = mode.call(place, hides_future(mask), query=query, key=key, value=value, mask=mask, scoring=scoring)
+    stored, output = mode.keep(call, place), lead.fold(original)
+    if call.is_edited:
+        output = mode.edited_output(call, output, dropout_p)
     if not dropout_p:
         stored.samples = (Sample.of(output, tensors[0].dtype, is_output=True),)
     result = lead.unfold(output).to(original.dtype) if call.is_edited else original
@@ -128,18 +134,20 @@ def attend(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -
     except InputError as error:
         mode.captured.notes.append(f"{mode.name(place)} calls {name} {error}, which is not captured")
         return result
-    output, *more = result if isinstance(result, tuple) else (result,)
+    output, *others = result if isinstance(result, tuple) else (result,)
     original, dropout_p = _move_heads_first(output, arguments), arguments.get("dropout_p", 0.0)
     scoring = Scoring(scale=arguments.get("scale"), softcap=max(arguments.get("softcap", 0), 0) or None)
     edited = captured_output(mode, place, original, (query, key, value), masks, scoring, dropout_p, has_heads=True)
     if not mode.captured.calls[-1].is_edited:
         return result
-    output = (edited if "score_mod" in arguments else edited.transpose(1, 2)).reshape(output.shape).contiguous()
-    return (output, *more) if more else output
+    edited = edited if "score_mod" in arguments else edited.transpose(1, 2)  # back to the axis order of the function
+    edited = edited.reshape(output.shape).contiguous()
+    return (edited, *others) if others else edited
 
 
 def _arguments(func: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Read the arguments of a call, by the names in `OUR_NAMES`, and split packed queries, keys and values."""
+    """Read the arguments of a call, by the names in `OUR_NAMES`, and split packed queries, keys and values; raise
+    InputError for an argument without such a name, unless it is false."""
     if hasattr(func, "default"):  # an operator
         names = (argument.name for argument in func.default._schema.arguments)
         arguments = dict(zip(names, args, strict=False)) | kwargs
@@ -149,16 +157,17 @@ def _arguments(func: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str,
         if isinstance(arguments[name], Tensor) or arguments[name]:
             raise InputError(f"with {name}")
     arguments = {OUR_NAMES[name]: value for name, value in arguments.items() if name in OUR_NAMES and value is not None}
-    for joined, parts in {"qkv": ("query", "key", "value"), "kv": ("key", "value")}.items():
-        if joined in arguments:
-            arguments |= zip(parts, arguments[joined].unbind(-3), strict=True)
+    for packed, names in {"qkv": ("query", "key", "value"), "kv": ("key", "value")}.items():
+        if packed in arguments:
+            arguments |= zip(names, arguments[packed].unbind(-3), strict=True)
     return arguments
 
 
 def _move_heads_first(tensor: Tensor, arguments: dict[str, Any]) -> Tensor:
-    """Transpose (B, n, H, d), or (n, H, d) if packed, to (B, H, n, d); flex_attention has that order already."""
+    """Transpose (B, n, H, d), or (n, H, d) if documents are packed, to (B, H, n, d), the order of flex_attention."""
     tensor = tensor[None] if "ends" in arguments else tensor
-    return tensor if "score_mod" in arguments else tensor.transpose(1, 2)
+    is_flex_attention = "score_mod" in arguments
+    return tensor if is_flex_attention else tensor.transpose(1, 2)
 
 
 def _mask_and_bias(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tuple[Mask | Tensor | None, Tensor | None]:
@@ -166,23 +175,25 @@ def _mask_and_bias(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tup
     if "score_mod" in arguments:
         return split_mask(_flex_bias(arguments["score_mod"], arguments["block_mask"][-1], query, key))[:2]
     queries, keys, ends = query.shape[-2], key.shape[-2], arguments.get("ends")
-    before, after = arguments.get("window") or (-1, -1)
+    before, after = arguments.get("window") or (-1, -1)  # -1 means no limit
     after = 0 if arguments.get("is_causal") else after
     rules: list[Mask] = [Subsequent()] if after == 0 else []
     if before >= 0 or after > 0:
-        rules.append(Window(*(side if side >= 0 else queries + keys for side in (before, after))))
+        unlimited = queries + keys
+        rules.append(Window(before if before >= 0 else unlimited, after if after >= 0 else unlimited))
     if ends is None:  # the last query has the position of the last key
         return reduce(and_, rules).shifted(keys - queries) if rules else None, None
-    edges = ends.tolist()
+    edges = ends.tolist()  # 0, then the end of each packed document
     if edges != arguments.get("key_ends", ends).tolist():
         raise InputError("with documents that have other lengths of queries than of keys")
-    if [*edges[:1], *edges[-1:]] != [0, queries]:
+    if not edges or (edges[0], edges[-1]) != (0, queries):
         raise InputError("with cu_seqlens that leave tokens out")
     return reduce(and_, rules, Documents(tuple(end - start for start, end in pairwise(edges) if end > start))), None
 
 
 def _flex_bias(score_mod: Callable[..., Tensor], mask_mod: Callable[..., Tensor], query: Tensor, key: Tensor) -> Tensor:
-    """Compute the bias that `score_mod` adds to each cell, with -inf where `mask_mod` is False."""
+    """Compute the bias that `score_mod` adds to each cell, with -inf where `mask_mod` is False; raise InputError if
+    `score_mod` does not only add a bias."""
     from torch.nn.attention.flex_attention import create_mask
 
     with torch.no_grad():
@@ -211,11 +222,11 @@ _MULTI_HEAD = FunctionType(
 def multi_head(mode: Tracker, query: Tensor, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
     """Run `F.multi_head_attention_forward` (`nn.MultiheadAttention`, `nn.Transformer`), with its calls intercepted."""
     mask, place = options.get("attn_mask"), mode.place((query,))
-    is_hint = options.get("is_causal") and not options.get("need_weights", True)
-    if place is not None and mask is not None and is_hint and options.get("key_padding_mask") is None:
+    uses_hint = options.get("is_causal") and not options.get("need_weights", True)
+    if place is not None and mask is not None and uses_hint and options.get("key_padding_mask") is None:
         is_open = mask == 0 if mask.dtype is torch.bool else mask > BLOCKED
         if not torch.equal(is_open, torch.ones_like(is_open).tril()):
             problem = "is given is_causal=True with another mask: PyTorch uses the hint and ignores the mask"
             mode.captured.findings.append(f"{mode.name(place)} {problem}")
-    with mode:
+    with mode:  # PyTorch disables a mode while the mode handles a function
         return _MULTI_HEAD(query, *args, **options)

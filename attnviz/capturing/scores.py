@@ -32,30 +32,18 @@ few in 16-bit types, whose numbers are rounded once each."""
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scores:
-    """A tensor of scores in the form outer · tanh(scale · q kᵀ) + terms.
+    """A tensor of scores in the form outer · tanh(scale · q kᵀ) + terms."""
 
-    Attributes:
-        query, key: factors of the product, (*lead, Q, d) and (*lead, K, d); axes of `lead` may have size 1.
-        lead: sizes of the axes before (Q, K).
-        probe: meta tensor that was (*lead, Q, K) and went through the same views as the scores; its strides identify
-            the axes.
-        dtype: dtype in which the product was computed.
-        outer: factor of the tanh; None if there is no tanh.
-        terms: added terms that broadcast to (*lead, Q, K), each with its factor and the `lead` at its addition.
-        is_turned: whether queries and keys were swapped after the product.
-        has_sink: whether the last key is a sink.
-    """
-
-    query: Tensor
-    key: Tensor
-    lead: tuple[int, ...]
-    probe: Tensor
-    dtype: torch.dtype
+    query: Tensor  # factors of the product, (*lead, Q, d) and (*lead, K, d); axes of `lead` may have size 1
+    key: Tensor  # factors of the product, (*lead, Q, d) and (*lead, K, d); axes of `lead` may have size 1
+    lead: tuple[int, ...]  # sizes of the axes before (Q, K)
+    probe: Tensor  # meta tensor, first (*lead, Q, K), with the same views as the scores: its strides tell the axes
+    dtype: torch.dtype  # dtype in which the product was computed
     scale: float = 1.0
-    outer: float | None = None
-    terms: tuple[tuple[Tensor, float, tuple[int, ...]], ...] = ()
-    is_turned: bool = False
-    has_sink: bool = False
+    outer: float | None = None  # factor of the tanh; None if there is no tanh
+    terms: tuple[tuple[Tensor, float, tuple[int, ...]], ...] = ()  # added term, its factor, `lead` then
+    is_turned: bool = False  # whether queries and keys were swapped after the product
+    has_sink: bool = False  # whether the last key is a sink
 
     @classmethod
     def of(cls, product: Product, dtype: torch.dtype, factor: float, heads: Callable[[], set[int]]) -> Self | None:

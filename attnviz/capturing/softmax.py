@@ -33,32 +33,19 @@ CLOSE_AFTER_CAST = {"atol": 1e-6, "rtol": 1e-2, "equal_nan": True}
 
 @dataclass(eq=False)
 class Softmax:
-    """A softmax of the model, kept until its weights are multiplied by values ("meet values").
+    """A softmax of the model, kept until its weights are multiplied by values ("meet values")."""
 
-    Attributes:
-        name: name of the module that called it.
-        axes: order of its axes: (*lead, Q, K) for tracked scores, else the axis of the softmax last.
-        of_product: whether its scores come from a product of queries and keys.
-        weights: copy of its result, in this axis order.
-        passed_on: weights after dropout, without a sink.
-        scores: copy of its input, in this axis order, if only the weights are known.
-        call: attention call; None until one is recognized.
-        lead: axes of the call before (Q, K).
-        why_not: reason why its weights cannot be shown; "" if there is none so far.
-        is_placed: whether its weights are shown, or reported already.
-    """
-
-    name: str
+    name: str  # name of the module that called it
     shape: tuple[int, ...]
-    axes: tuple[int, ...]
-    of_product: bool
-    weights: Tensor | None = None
-    passed_on: Tensor | None = None
-    scores: Tensor | None = None
-    call: Call | None = None
-    lead: Lead | None = None
-    why_not: str = ""
-    is_placed: bool = False
+    axes: tuple[int, ...]  # order of its axes: (*lead, Q, K) for tracked scores, else the axis of the softmax last
+    of_product: bool  # whether its scores come from a product of queries and keys
+    weights: Tensor | None = None  # copy of its result, in this axis order
+    passed_on: Tensor | None = None  # weights after dropout, without a sink
+    scores: Tensor | None = None  # copy of its input, in this axis order, if only the weights are known
+    call: Call | None = None  # attention call; None until one is recognized
+    lead: Lead | None = None  # axes of the call before (Q, K)
+    why_not: str = ""  # reason why its weights cannot be shown; "" if there is none so far
+    is_placed: bool = False  # whether its weights are shown, or reported already
 
     @property
     def sentence(self) -> str:
@@ -71,7 +58,7 @@ class Softmax:
         if self.call is None:
             self.why_not = why
         elif self.call.value is None:
-            self.call.unmet = f"{self.name} {why}"
+            self.call.no_values = f"{self.name} {why}"
 
     @property
     def is_met(self) -> bool:

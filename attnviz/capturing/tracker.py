@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from attnviz.capturing.axes import Lead, why_not
+from attnviz.capturing.axes import Lead, why_not_captured
 from attnviz.capturing.call import Call, keys_in_cache, score_fields, used_keys
-from attnviz.capturing.call_site import CallPlace, Places, Sites, kind, positions
+from attnviz.capturing.call_site import CallPlace, Places, Sites, kind, text_shapes
 from attnviz.capturing.captured import Capture
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
@@ -42,7 +42,7 @@ class Tracker:
         Raise AttnvizError for an edited call in `torch.utils.checkpoint`: the backward pass would run it without edits.
         """
         place = self._places.now()
-        if place is not None and (reason := why_not(tensors)):
+        if place is not None and (reason := why_not_captured(tensors)):
             return self.captured.notes.append(f"{self.name(place)} computes attention {reason}, which is not captured")
         frames = walk_stack(None) if place is not None and self.edits != type(self.edits)() else ()
         if any(frame.f_code.co_filename == torch.utils.checkpoint.__file__ for frame, _ in frames):
@@ -157,7 +157,7 @@ class Tracker:
         """Refuse a call that attends to only a part of the input of its module: windows that are on the axis of heads,
         or one of several calls that a method makes for pieces of the input."""
         (batch, heads, queries, _), name = call.shape, call.name or "the model"
-        for sentences, length in positions(place.frame) if heads not in {1, *self.num_heads()} else ():
+        for sentences, length in text_shapes(place.frame) if heads not in {1, *self.num_heads()} else ():
             if queries < length and length % queries == 0 and batch * heads * queries == sentences * length:
                 call.refused = f"{name} attends within windows of {queries} of its {length} positions, not over all"
         last_place, last_call = self._last or (place, None)
@@ -166,7 +166,7 @@ class Tracker:
         frames = [(place.frame, last_place.frame)]
         if place.above and last_place.above and place.module is last_place.module:
             frames.append((place.above[1], last_place.above[1]))
-        input_sizes = next((positions(frame) for frame, last_frame in frames if frame is last_frame), ())
+        input_sizes = next((text_shapes(frame) for frame, last_frame in frames if frame is last_frame), ())
         if input_sizes and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in input_sizes):
             for piece in (call, last_call):
                 piece.refused = f"{piece.name or 'the model'} computes attention in pieces, not as one map"
@@ -181,7 +181,7 @@ class Tracker:
             return silence(original, edits.off(site), edits.off_alone(site))
         with torch.autocast(call.query.device.type, enabled=False), torch.device(call.query.device):
             tap = Tap(edits, keep=False)
-            return tap.attend(**call.computed_from(), value=call.value, site=site, dropout_p=dropout_p)
+            return tap.attend(**call.attend_arguments(), value=call.value, site=site, dropout_p=dropout_p)
 
     def edited_weights(self, call: Call, original: Tensor, scores: Tensor | None) -> Tensor:
         """Compute the weights of a call with the edits, (B, H, Q, K); `original` are the weights of the model.
@@ -198,7 +198,7 @@ class Tracker:
             problem = "only the weights are known, so scale, softcap and the built-in mask cannot be changed"
             raise AttnvizError(f"At {site} ({call.name or 'the model'}) {problem}.")
         with torch.autocast(original.device.type, enabled=False), torch.device(original.device):
-            computed = call.computed_from()
+            computed = call.attend_arguments()
             if scores is not None and not needs_products:
                 computed = score_fields(scores, call.mask, call.scoring.empty_rows)
             return Tap(edits, keep=False).weights(**computed, site=site)

@@ -74,8 +74,8 @@ def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[
 
 
 def fill_value(array: Tensor) -> float | None:
-    """Find the number with which an additive mask blocks; None if the array does not hold 0 and one negative number, or 0
-    and very negative numbers, of which the largest is returned."""
+    """Find the number with which an additive mask blocks; None if the array does not hold 0 and one negative number, or
+    0 and very negative numbers, of which the largest is returned."""
     nonzero = array[array != 0]
     if not array.is_floating_point() or not nonzero.numel() or not bool((nonzero < 0).all()):
         return None

@@ -101,20 +101,14 @@ class KeySpan(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class JoinedCall:
-    """One attention call over all slots (columns) of a row, joined from all forward passes.
-
-    Attributes:
-        may_attend, weights: mask and weights, (H, S, S); cells that no forward pass has are blocked.
-        vectors: query, key and value of each slot, (S, numbers), if captured.
-        spans: keys of each forward pass.
-    """
+    """One attention call over all slots (columns) of a row, joined from all forward passes."""
 
     site: Site
     name: str
-    may_attend: Tensor
-    weights: Tensor
-    vectors: dict[str, Tensor] = field(default_factory=dict)
-    spans: list[KeySpan] = field(default_factory=list)
+    may_attend: Tensor  # mask and weights, (H, S, S); cells that no forward pass has are blocked
+    weights: Tensor  # mask and weights, (H, S, S); cells that no forward pass has are blocked
+    vectors: dict[str, Tensor] = field(default_factory=dict)  # query, key, value of each slot, (S, numbers)
+    spans: list[KeySpan] = field(default_factory=list)  # keys of each forward pass
 
     def __str__(self) -> str:
         return f"{self.site} ({self.name})" if self.name else str(self.site)

@@ -59,17 +59,11 @@ ALL = slice(None)
 
 @dataclass(frozen=True)
 class Intent:
-    """Intended mask.
+    """Intended mask."""
 
-    Attributes:
-        title: description with an article.
-        mask: intended mask in every cell.
-        is_usual: whether it is a usual mask, which may be combined with padding; False if the whole mask was stated.
-    """
-
-    title: str
-    mask: Mask
-    is_usual: bool = True
+    title: str  # description with an article
+    mask: Mask  # intended mask in every cell
+    is_usual: bool = True  # whether it may be combined with padding; False if the whole mask was stated
 
     @classmethod
     def of(cls, meant: str | Mask) -> "Intent":
@@ -131,26 +125,16 @@ def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A rule of the intended mask, or its padding, with the mistakes that it may have.
+    """A rule of the intended mask, or its padding, with the mistakes that it may have."""
 
-    Attributes:
-        name: name of the part, at the beginning of a sentence.
-        shape: (B, H, Q, K) of the whole mask.
-        states: mask, or cells that broadcast to (B, H, Q, K), per mistake, in the order in which they are tried; the
-            first, "", is the part without a mistake.
-        rule: rule of the intended mask; None for padding, and for an unintended causal part.
-        offset: position of the first query.
-        blocks: whether the part blocks cells (an operand of "&"); else it opens cells (an operand of "|").
-        computed: cache of cells, by mistake and the step of the slice of rows.
-    """
-
-    name: str
-    shape: Sequence[int]
+    name: str  # name of the part, at the beginning of a sentence
+    shape: Sequence[int]  # (B, H, Q, K) of the whole mask
+    # mask, or cells that broadcast to (B, H, Q, K), per mistake, in the order of trying; "" (the first) has no mistake
     states: dict[str, Mask | Tensor]
-    rule: Mask | None = None
-    offset: int = 0
-    blocks: bool = True
-    computed: dict[tuple[str, int | None], Tensor] = field(default_factory=dict)
+    rule: Mask | None = None  # rule of the intended mask; None for padding, and for an unintended causal part
+    offset: int = 0  # position of the first query
+    blocks: bool = True  # whether the part blocks cells (an operand of "&"); else it opens cells (an operand of "|")
+    computed: dict[tuple[str, int | None], Tensor] = field(default_factory=dict)  # cache of `cells`
 
     def cells(self, mistake: str, rows: slice = ALL) -> Tensor:
         """Compute the cells of the part with a mistake ("" for none), which broadcast to (B, H, rows, K)."""
@@ -214,29 +198,18 @@ def padding_part(shape: Sequence[int], tokens: Tensor) -> Part:
 
 @dataclass(frozen=True, eq=False)
 class Combination:
-    """An explanation of a mask: its convention, its intended mask, and a set of mistakes.
-
-    Attributes:
-        may_attend: checked mask, (B, H, Q, K), True = may attend; a mistake of the whole mask (`whole`) is undone.
-        counts: cells that are compared, boolean (B or 1, 1, Q, K): those of queries that are not padding.
-        rules: intended mask without padding.
-        offset: position of the first query.
-        tokens: (B, K), True at tokens; None without padding.
-        parts: rules of the intended mask, then padding, then an unintended causal part, as far as there are any.
-        mistakes: mistake of each part that has one, by the index of the part in `parts`.
-        whole: mistake of the whole mask, "inverted" or "transposed"; "" for none.
-    """
+    """An explanation of a mask: its convention, its intended mask, and a set of mistakes."""
 
     intent: Intent
     convention: str
-    may_attend: Tensor
-    counts: Tensor
-    rules: Mask
-    offset: int
-    tokens: Tensor | None
-    parts: Sequence[Part]
-    mistakes: dict[int, str] = field(default_factory=dict)
-    whole: str = ""
+    may_attend: Tensor  # checked mask, (B, H, Q, K), True = may attend; a mistake of the whole mask (`whole`) is undone
+    counts: Tensor  # cells that are compared, boolean (B or 1, 1, Q, K): those of queries that are not padding
+    rules: Mask  # intended mask without padding
+    offset: int  # position of the first query
+    tokens: Tensor | None  # (B, K), True at tokens; None without padding
+    parts: Sequence[Part]  # rules of the intended mask, then padding, then a causal part that is not intended
+    mistakes: dict[int, str] = field(default_factory=dict)  # by the index of the part
+    whole: str = ""  # mistake of the whole mask, "inverted" or "transposed"; "" for none
 
     @property
     def sample(self) -> slice:

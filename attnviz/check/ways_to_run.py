@@ -36,17 +36,11 @@ class NotTriedError(AttnvizError):
 
 @dataclass(frozen=True, eq=False)
 class TextRun:
-    """Outputs and attention of a batch of rows, each with one or several texts, over all forward passes.
+    """Outputs and attention of a batch of rows, each with one or several texts, over all forward passes."""
 
-    Attributes:
-        text: number of the text in each slot (column) of a row, or `PADDING`, (B, S).
-        output: outputs, (B, S, d).
-        passes: first slot and captured attention of each forward pass.
-    """
-
-    text: Tensor
-    output: Tensor
-    passes: tuple[tuple[int, Capture], ...]
+    text: Tensor  # number of the text in each slot (column) of a row, or `PADDING`, (B, S)
+    output: Tensor  # outputs, (B, S, d)
+    passes: tuple[tuple[int, Capture], ...]  # first slot and captured attention of each forward pass
 
 
 def transformers_call(model: nn.Module, ids: Tensor, **arguments: Any) -> Any:
@@ -112,21 +106,14 @@ def _ids_of(source: Source, text: str) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Runner:
-    """A model with the function that calls it.
-
-    Attributes:
-        call: see `same_run`.
-        pad: id of padding; None if only the argument `tokens` marks padding.
-        sites: sites of the attention calls with the names of their modules, once known.
-        bound: see `SameRun`.
-    """
+    """A model with the function that calls it."""
 
     model: nn.Module
     name: str
-    call: Callable[..., Any]
-    pad: int | None = None
-    sites: dict[Site, str] | None = None
-    bound: float = 0.0
+    call: Callable[..., Any]  # see `same_run`
+    pad: int | None = None  # id of padding; None if only the argument `tokens` marks padding
+    sites: dict[Site, str] | None = None  # sites of the attention calls with the names of their modules, once known
+    bound: float = 0.0  # see `SameRun`
 
     def takes(self, name: str) -> bool:
         """Whether the call takes an argument with this name."""
