@@ -104,9 +104,7 @@ class Call:
 
     def step(self, edits: Edits, lengths: tuple[int, ...] | None = None) -> Step:
         """Convert the call to a step on the CPU, with the edits; a call with windows gives a step with windows.
-
-        `lengths`, the number of keys without padding per sentence, helps to recognize named rules in the mask.
-        """
+        `lengths`, the number of keys without padding per sentence, helps to recognize named rules in the mask."""
         tap = Tap(self.in_windows(edits))
         arguments = self.attend_arguments() | {"value": self.value.to(self.query.dtype)}
         arguments = {name: part.cpu() if isinstance(part, Tensor) else part for name, part in arguments.items()}
@@ -134,11 +132,9 @@ def score_fields(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[s
 
 
 def split_mask(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None, str]:
-    """Split a float mask, which is added to the scores, into a boolean mask, a bias and the `empty_rows` policy.
-
-    A row masked by finite numbers only is not empty for the model: it has equal weights if the scores are lost to
-    rounding, and else the weights of its scores.
-    """
+    """Split a float mask, which is added to the scores, into a boolean mask, a bias and the `empty_rows` policy. A row
+    masked by finite numbers only is not empty for the model: it has equal weights if the scores are lost to rounding,
+    and else the weights of its scores."""
     if mask is None or mask.dtype is torch.bool:
         return mask, None, "zero"
     blocked, policy = mask < BLOCKED, "zero"
@@ -169,11 +165,9 @@ class Run:
         return {site: chains[-1][-1] for site, chains in self._chains.items()}
 
     def add(self, calls: Pass) -> bool:
-        """Add the calls of the next pass if it continues this run; return whether it does.
-
-        Self-attention decides, because cross-attention has the same keys when a text is read again. Without
-        self-attention, as in a recurrent decoder, each pass must have one query.
-        """
+        """Add the calls of the next pass if it continues this run; return whether it does. Self-attention decides,
+        because cross-attention has the same keys when a text is read again. Without self-attention, as in a recurrent
+        decoder, each pass must have one query."""
         last = self.last
         pairs = {site: (last[site], call) for site, call in calls.items() if site in last}
         self_sites = [site for site in pairs if site.kind != "cross"]

@@ -66,9 +66,7 @@ def inputs(frame: FrameType) -> dict[str, Tensor]:
 
 def text_shapes(frame: FrameType) -> tuple[tuple[int, int], ...]:
     """List the first two sizes, sentences and positions in either order, of each text that a method was called with.
-
-    Texts are vectors, float (B, n, d), or if there are none, token ids (B, n).
-    """
+    Texts are vectors, float (B, n, d), or if there are none, token ids (B, n)."""
     tensors = inputs(frame).values()
     texts = [tensor for tensor in tensors if tensor.dim() == 3 and tensor.is_floating_point()]
     texts = texts or [tensor for tensor in tensors if tensor.dim() == 2 and not tensor.is_floating_point()]
@@ -116,9 +114,7 @@ def _calls_attention(module: nn.Module) -> bool:
 
 class Sites:
     """Numbers the attention calls of a model by kind, in the order of the first forward pass; later passes reuse them.
-
-    A module that is called twice in one pass counts as two layers, as in ALBERT.
-    """
+    A module that is called twice in one pass counts as two layers, as in ALBERT."""
 
     def __init__(self, names: Mapping[Site, str]):
         self._sites: dict[tuple[str, int], Site] = {}  # by the name of the module and its earlier calls in the pass
@@ -143,9 +139,7 @@ class Sites:
 
     def site(self, place: CallPlace, kind: str, heads: int) -> tuple[Site, str, int | None, int]:
         """Return the site of a call, the module of all its heads, the head of a single-head call, and the forward pass.
-
-        `kind` is used only for the first call of a module.
-        """
+        `kind` is used only for the first call of a module."""
         if place.in_pass:
             nth, forward_pass = self._calls[place.name], self.num_passes
             self._calls[place.name] += 1
@@ -171,11 +165,9 @@ class Sites:
 
 
 def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
-    """Determine the kind of an attention call: "encoder", "decoder" or "cross".
-
-    Whether it is self-attention is decided by "self" in the module name; else by the input texts; without inputs, by
-    other parts of the name. `is_causal` means that no query may attend to a later key.
-    """
+    """Determine the kind of an attention call: "encoder", "decoder" or "cross". Whether it is self-attention is decided
+    by "self" in the module name; else by the input texts; without inputs, by other parts of the name. `is_causal` means
+    that no query may attend to a later key."""
     parts, frame = place.name.lower().split("."), place.frame
     is_named_cross = any(part.startswith(CROSS) for part in parts)
     is_named_self = any("self" in part for part in parts)

@@ -25,7 +25,7 @@ MOST_EXTRA = 16
 
 @dataclass(frozen=True)
 class Texts:
-    """Sentences at the queries of a model (or its decoder), and at the keys of cross-attention; None if unknown."""
+    """Sentences at the queries of a model (or its decoder), and at the keys of cross-attention; None if not given."""
 
     queries: tuple[Sentence, ...] | None = None
     keys: tuple[Sentence, ...] | None = None
@@ -37,7 +37,7 @@ class Texts:
         return {kind: tuple(text.length for text in texts) for kind, texts in kinds.items() if texts}
 
     def with_places(self, places: tuple[int, int], image: Any, steps: tuple[Step, ...]) -> Self:
-        """Use patches of pictures for missing sentences: see `places` in `Capture.record`."""
+        """Use patches of pictures for missing sentences: see `places` and `image` of `Capture.record`."""
         batch = steps[0].shape[0]
         images = image if isinstance(image, tuple | list) else [image] * batch
         if len(images) != batch:
@@ -52,13 +52,15 @@ class Texts:
             message = f"A grid of {rows} x {columns} has {rows * columns:,} patches, and the attention calls have"
             available = ", ".join(map(str, sorted(set(sizes))))
             raise InputError(f"{message} {available} positions; up to {MOST_EXTRA} of them may be other tokens.")
-        extra = max(extras, key=extras.count)
-        tokens = patches(rows, columns, ["[CLS]"] if extra == 1 else [f"[extra {i}]" for i in range(extra)])
-        patched = tuple(picture_text(tokens, () if part is None else (Picture.of(part),)) for part in images)
+        extra = max(extras, key=extras.count)  # the most frequent number of positions that are no patches
+        names = ["[CLS]"] if extra == 1 else [f"[extra {i}]" for i in range(extra)]
+        tokens = patches(rows, columns, names)
+        of_images = tuple(picture_text(tokens, () if part is None else (Picture.of(part),)) for part in images)
         if self.queries or self.keys:
-            return Texts(self.queries or patched, self.keys or patched)
+            return Texts(self.queries or of_images, self.keys or of_images)
+        # without any text, pictures may be at the keys of cross-attention
         counts = [step.shape[2] for step in steps if step.site.kind == "cross" and _key_count(step) == len(tokens)]
-        return Texts(sentences([[*map(str, range(counts[0]))]] * batch), patched) if counts else Texts(patched)
+        return Texts(sentences([[*map(str, range(counts[0]))]] * batch), of_images) if counts else Texts(of_images)
 
     def of_steps(self, steps: tuple[Step, ...]) -> tuple[Self, tuple[Step, ...], list[str]]:
         """Select the steps that fit the texts, at least one. Return texts, steps, and a message per step left out."""
@@ -68,19 +70,22 @@ class Texts:
             shapes = ", ".join(dict.fromkeys(map(_shape_text, steps)))
             remedy = "Give as many, or none to number positions."
             raise InputError(f"{message}; the attention calls have {shapes}. {remedy}")
-        contrast, others = ", not the tokens'" if self.queries else "", [step for step in steps if step not in fitting]
-        unseen = [f"{step.site} ({step.name or 'the model'}) has {_shape_text(step)}{contrast}" for step in others]
+        left_out, contrast = (
+            [step for step in steps if step not in fitting],
+            ", not the tokens'" if self.queries else "",
+        )
+        messages = [f"{step.site} ({step.name or 'the model'}) has {_shape_text(step)}{contrast}" for step in left_out]
         longest = max(size for step in fitting for size in (step.shape[2], _key_count(step)))
         queries = self.queries or sentences([[*map(str, range(longest))]] * fitting[0].shape[0])
-        return Texts(queries, self.keys), tuple(fitting), unseen
+        return Texts(queries, self.keys), tuple(fitting), messages
 
     def _fits(self, step: Step, batch: int) -> bool:
-        """Whether a step fits the positions of the texts; without texts, whether its batch size is `batch`."""
+        """Whether a step has as many queries and keys as the texts; without texts, whether it has `batch` sentences."""
         if not self.queries:
             return step.shape[0] == batch
-        target, memory = (len(texts[0].tokens) for texts in (self.queries, self.keys or self.queries))
-        sizes = {"encoder": (memory, memory), "decoder": (target, target), "cross": (target, memory)}
-        queries, keys = sizes[step.site.kind]
+        at_queries, at_keys = len(self.queries[0].tokens), len((self.keys or self.queries)[0].tokens)
+        queries = at_keys if step.site.kind == "encoder" else at_queries
+        keys = at_queries if step.site.kind == "decoder" else at_keys
         has_keys = _key_count(step) == keys or (step.site.kind == "cross" and self.keys is None)
         return has_keys and (step.shape[0], step.shape[2]) == (len(self.queries), queries)
 
@@ -101,9 +106,10 @@ def picture_text(tokens: tuple[Token, ...], pictures: tuple[Picture, ...]) -> Se
 
 def sentences(words: Strings) -> tuple[Sentence, ...]:
     """Create sentences from words, with consecutive numbers as ids; shorter sentences are padded at the end."""
-    texts = [words] if all(isinstance(word, str) for word in words) else words
-    longest, padded = max(map(len, texts)), []
-    for text in ([*map(str, words)] for words in texts):
+    lists = [words] if all(isinstance(word, str) for word in words) else words
+    longest, padded = max(map(len, lists)), []
+    for text in lists:
+        text = [*map(str, text)]
         tokens, start, ids = [], 0, {word: id for id, word in enumerate(dict.fromkeys(text), 1)}
         for word in text:
             tokens.append(Token(word, ids[word], start, start + len(word)))
@@ -119,6 +125,7 @@ def _key_count(step: Step) -> int:
 
 
 def _shape_text(step: Step) -> str:
+    """Write the shape of a step as "2 x 5 queries, 7 keys"."""
     return f"{step.shape[0]} x {step.shape[2]} queries, {_key_count(step)} keys"
 
 
@@ -141,12 +148,12 @@ class Capture:
         self.output: Any = None
         self.notes: list[str] = []
         self.findings: list[str] = []
-        self.softmaxes: list[Any] = []
+        self.softmaxes: list[Any] = []  # each a `Softmax`
 
     @property
     def runs(self) -> int:
         """Number of runs."""
-        return len(self._runs())
+        return len(self._join_runs())
 
     @property
     def sites(self) -> dict[Site, str]:
@@ -166,7 +173,8 @@ class Capture:
     @property
     def unseen(self) -> list[str]:
         """Captured attention that cannot be shown, one sentence each."""
-        return self._verified_steps({}, -1, is_any=True)[1]
+        _, sentences, _ = self._verified_steps({}, -1, is_any=True)
+        return sentences
 
     def steps_of(self, lengths: Mapping[str, tuple[int, ...]], run: int = -1) -> tuple[Step, ...]:
         """One step per site of a run; `lengths` has the number of keys without padding per sentence, by kind."""
@@ -202,7 +210,7 @@ class Capture:
         last = self.runs - 1
         if run is None and last > 0:
             raise InputError(f"There were {last + 1} runs: choose one, record(run=0) to record(run={last}).")
-        run, texts = -1 if run is None else run, Texts(*(words and sentences(words) for words in (tokens, keys)))
+        run, texts = -1 if run is None else run, Texts(tokens and sentences(tokens), keys and sentences(keys))
         if places is not None:
             texts = texts.with_places(places, image, self.steps_of({}, run))
         steps, unseen, findings = self._verified_steps(texts.lengths, run)
@@ -225,12 +233,12 @@ class Capture:
 
     def check(self) -> None:
         """Raise AttnvizError if an edit had no effect; the message lists the sites."""
-        if self.edits == type(self.edits)():
+        if self.edits == type(self.edits)():  # no edits
             return
         refused = [call.why_not for call in self.calls if call.why_not and call.is_edited]
         if refused:
             raise AttnvizError(f"The edits cannot be applied correctly: {refused[0]}.")
-        calls = {site: call for run in self._runs() for site, call in run.last.items()}
+        calls = {site: call for run in self._join_runs() for site, call in run.last.items()}
         if not calls:
             raise AttnvizError(f"The edits reached nothing. {self._no_attention_message(self.unseen)}")
         for site, head in sorted(self.edits.heads_off):
@@ -238,28 +246,28 @@ class Capture:
                 sites = [f"{other} ({call.shape[1]} heads, {call.name or self.name})" for other, call in calls.items()]
                 raise AttnvizError(f"The edits reached nothing at {site.head(head)}. There is: {', '.join(sites)}.")
 
-    def _runs(self) -> list[Run]:
+    def _join_runs(self) -> list[Run]:
+        """Group the calls that can be shown into runs."""
         return runs_of(call for call in self.calls if not call.why_not)
 
     def _last_calls(self) -> dict[Site, Call]:
-        runs = self._runs()
+        """The last call of each site of the last run."""
+        runs = self._join_runs()
         return runs[-1].last if runs else {}
 
     def _verified_steps(
         self, lengths: Mapping[str, tuple[int, ...]], run: int, is_any: bool = False
     ) -> tuple[tuple[Step, ...], list[str], list[str]]:
-        """Select the steps of a run that agree with the model, at least one unless `is_any`.
-
-        Returns the steps, a message per map that cannot be shown, and findings on the shown maps.
-        """
-        runs = self._runs()
+        """Select the steps of a run that agree with the model, at least one unless `is_any`; return the steps, a message
+        per map that cannot be shown, and findings on the other maps."""
+        runs = self._join_runs()
         if runs and run not in range(-1, len(runs)):
             raise InputError(f"There is no run {run}: use record(run=0) to record(run={len(runs) - 1}).")
         calls, unjoined = runs[run].joined() if runs else ({}, [])
         refused = [call.why_not for call in self.calls if call.why_not]
-        unplaced = [softmax for softmax in self.softmaxes if not softmax.is_placed]
-        unmet = [softmax.sentence for softmax in unplaced if softmax.of_product or softmax.why_not]
-        unseen = [*dict.fromkeys([*refused, *unmet, *unjoined, *self.notes])]
+        without_call = [softmax for softmax in self.softmaxes if not softmax.is_placed]
+        unused = [softmax.sentence for softmax in without_call if softmax.of_product or softmax.why_not]
+        unseen = [*dict.fromkeys([*refused, *unused, *unjoined, *self.notes])]
         steps, rounded = [], []
         for site, call in calls.items():
             step, name = call.step(self.edits, lengths.get(site.kind)), f"{site} ({call.name or 'the model'})"
@@ -269,7 +277,7 @@ class Capture:
                 unseen.append(f"the recomputed map of {name} {problem}, so it is not shown")
                 continue
             steps.append(step if call.windows is None else call.windows.join(step, self.edits))
-            if largest > BOUND:
+            if largest > BOUND:  # only rounding of a 16-bit type gives as much
                 rounded.append((largest, str(call.samples[0].dtype).removeprefix("torch."), name))
         if not steps and not is_any:
             raise AttnvizError(self._no_attention_message(unseen))
@@ -293,6 +301,7 @@ def hidden_states(output: Any) -> Tensor | None:
     """Find the first float tensor (B, n, d) in the output of a model, recursively; None if there is none."""
     if isinstance(output, Tensor):
         return output if output.dim() == 3 and output.is_floating_point() else None
-    parts = output.values() if hasattr(output, "values") else output
-    parts = parts if hasattr(output, "values") or isinstance(output, list | tuple) else ()
+    if hasattr(output, "values"):  # a dict or an output class of transformers
+        output = tuple(output.values())
+    parts = output if isinstance(output, list | tuple) else ()
     return next((tensor for tensor in map(hidden_states, parts) if tensor is not None), None)

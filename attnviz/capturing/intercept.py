@@ -119,10 +119,8 @@ class Mode(Tracker, TorchFunctionMode):
     def fill_padding(
         self, encoder: nn.TransformerEncoder, args: tuple, kwargs: dict[str, Any], output: Tensor
     ) -> Tensor:
-        """Forward hook of an encoder: set its output to zero at padding, as PyTorch's fast path does.
-
-        A function mode disables that path. The conditions are those of `nn.TransformerEncoder.forward`.
-        """
+        """Forward hook of an encoder: set its output to zero at padding, as PyTorch's fast path does. A function mode
+        disables that path. The conditions are those of `nn.TransformerEncoder.forward`."""
         has_fast_path = type(encoder).forward is nn.TransformerEncoder.forward and encoder.use_nested_tensor
         if threading.get_ident() != self._thread or not has_fast_path:
             return output

@@ -34,8 +34,8 @@ few in 16-bit types, whose numbers are rounded once each."""
 class Scores:
     """A tensor of scores in the form outer · tanh(scale · q kᵀ) + terms."""
 
-    query: Tensor  # factors of the product, (*lead, Q, d) and (*lead, K, d); axes of `lead` may have size 1
-    key: Tensor  # factors of the product, (*lead, Q, d) and (*lead, K, d); axes of `lead` may have size 1
+    query: Tensor  # (*lead, Q, d); axes of `lead` may have size 1
+    key: Tensor  # (*lead, K, d)
     lead: tuple[int, ...]  # sizes of the axes before (Q, K)
     probe: Tensor  # meta tensor, first (*lead, Q, K), with the same views as the scores: its strides tell the axes
     dtype: torch.dtype  # dtype in which the product was computed
@@ -48,19 +48,20 @@ class Scores:
     @classmethod
     def of(cls, product: Product, dtype: torch.dtype, factor: float, heads: Callable[[], set[int]]) -> Self | None:
         """Interpret a product as scores; None unless one axis of each side, queries or keys, is absent from the other.
-
-        `factor` is the factor that both sides contain; `heads` gives the possible numbers of heads of the module.
-        """
+        `factor` is the number by which the sides were multiplied before; `heads` gives the possible numbers of
+        heads."""
         left, right, out = product.letters
         summed = "".join(letter for letter in left if letter in right and letter not in out)
-        alone = [[letter for letter in out if letter not in other] for other in (right, left)]
-        if not summed or not all(alone) or {*left, *right} != {*out, *summed}:
+        only_left = [letter for letter in out if letter not in right]
+        only_right = [letter for letter in out if letter not in left]
+        if not (summed and only_left and only_right) or {*left, *right} != {*out, *summed}:
             return None
         size = dict(zip((*left, *right), (*product.sides[0].shape, *product.sides[1].shape), strict=True))
-        query, key = (letters[-1] for letters in alone)
+        query, key = only_left[-1], only_right[-1]
         others = [size[letter] for letter in out if letter not in (query, key)]
-        if len(alone[0]) > 1 and not any(prod(others[start:]) in heads() for start in range(len(others))):
-            query = [alone[0][0], *(letter for letter in alone[0] if size[letter] not in heads())][-1]
+        if len(only_left) > 1 and not any(prod(others[start:]) in heads() for start in range(len(others))):
+            no_heads = [letter for letter in only_left if size[letter] not in heads()]  # then the queries may be there
+            query = no_heads[-1] if no_heads else only_left[0]
         lead = "".join(letter for letter in out if letter not in (query, key))
         q, k = product.arrange(0, lead, query, summed), product.arrange(1, lead, key, summed)
         sizes = tuple(torch.broadcast_shapes(q.shape[:-2], k.shape[:-2]))
@@ -71,19 +72,21 @@ class Scores:
 
     @property
     def order(self) -> list[int]:
-        """The axis order that permutes the tensor to (*lead, Q, K)."""
+        """The axis order that permutes the tensor to (*lead, Q, K): a larger stride comes from an earlier axis."""
         probe = self.probe
-        order = sorted(range(probe.dim()), key=lambda axis: (-probe.stride(axis), -probe.shape[axis]))
-        return [*order[:-2], order[-1], order[-2]] if self.is_turned else order
+        *lead, queries, keys = sorted(range(probe.dim()), key=lambda axis: (-probe.stride(axis), -probe.shape[axis]))
+        return [*lead, keys, queries] if self.is_turned else [*lead, queries, keys]
 
     @property
     def lead_now(self) -> tuple[int, ...]:
         """Sizes of the tensor's current axes before (Q, K), which may be joined or split."""
         return tuple(self.probe.shape[axis] for axis in self.order[:-2])
 
-    def canonical(self, tensor: Tensor) -> Tensor:
+    def permuted(self, tensor: Tensor) -> Tensor:
         """Permute a tensor that broadcasts to the scores to (*lead_now, Q, K)."""
-        return tensor.reshape(*(1,) * (self.probe.dim() - tensor.dim()), *tensor.shape).permute(self.order)
+        while tensor.dim() < self.probe.dim():
+            tensor = tensor.unsqueeze(0)
+        return tensor.permute(self.order)
 
     def arranged(self, tensor: Tensor) -> Tensor:
         """Rearrange a tensor with the shape of the scores to (*lead, Q, K), or (*lead, Q, K + 1) with a sink."""
@@ -91,46 +94,44 @@ class Scores:
         return tensor.reshape(*self.lead, *tensor.shape[-2:])
 
     def apply(self, name: str, source: Tensor, args: tuple, kwargs: dict[str, Any]) -> "Scores | None":
-        """Apply a torch function, by its `name`, to the scores in the tensor `source`.
-
-        None if the result is no longer of the form outer · tanh(scale · q kᵀ) + terms.
-        """
-        others = [value for value in (*args[:2], kwargs.get("other")) if value is not None and value is not source]
+        """Apply a torch function, by its `name`, to the scores in the tensor `source`; None if the result no longer has
+        the form outer · tanh(scale · q kᵀ) + terms."""
+        operands = [value for value in (*args[:2], kwargs.get("other")) if value is not None and value is not source]
         if name.startswith("tanh"):
             return None if self.outer is not None or self.terms else replace(self, outer=1.0)
-        if name not in TIMES | OVER | PLUS | MINUS or not others:
+        if name not in TIMES | OVER | PLUS | MINUS or not operands:
             return self
-        if name in MINUS | OVER and args[0] is not source:
+        is_reversed = args[0] is not source  # such as 1 - scores
+        if name in MINUS | OVER and is_reversed:
             return None
         if name in PLUS | MINUS:
-            return self.plus(others[0], float(kwargs.get("alpha", 1)) * (1 if name in PLUS else -1))
-        return self.times(others[0], 1 if name in TIMES else -1)
+            return self.plus(operands[0], float(kwargs.get("alpha", 1)) * (1 if name in PLUS else -1))
+        return self.times(operands[0], 1 if name in TIMES else -1)
 
     def plus(self, term: Any, factor: float) -> "Scores | None":
         """Add a term to the scores; a single number is ignored, as the softmax is invariant to it. None if the term
         also changes the score of a sink."""
         if not isinstance(term, Tensor) or not term.dim():
             return self
-        term = self.canonical(term)
-        covers_sink = self.has_sink and term.shape[-1] > 1
-        return None if covers_sink else replace(self, terms=(*self.terms, (term, factor, self.lead_now)))
+        term = self.permuted(term)
+        changes_sink = self.has_sink and term.shape[-1] > 1
+        return None if changes_sink else replace(self, terms=(*self.terms, (term, factor, self.lead_now)))
 
     def times(self, other: Any, power: int) -> "Scores | None":
-        """Multiply the scores by `other`, or divide them if `power` is -1; None if the product has another form.
-
-        A factor per head or query is merged into the queries. A factor per key is ignored here: `solve` detects it with
-        the mask.
-        """
+        """Multiply the scores by `other`, or divide them if `power` is -1; None if the product has another form. A
+        factor per head or query is merged into the queries. A factor per key is ignored here: `solve` detects it with
+        the mask."""
         if isinstance(other, Tensor) and (other.numel() > 1 or other.requires_grad):
-            factor = self.canonical(other)
+            factor = self.permuted(other)
             if factor.shape[-1] != 1 or self.key.shape[-2] == 1:  # a single key has weight 1
                 return self
-            is_plain = not self.terms and self.outer is None and self.lead_now == self.lead
-            return replace(self, query=self.query * factor**power) if is_plain else None
+            is_product = not self.terms and self.outer is None and self.lead_now == self.lead
+            return replace(self, query=self.query * factor**power) if is_product else None
         factor = float(other) ** power
         terms = tuple((term, term_factor * factor, lead) for term, term_factor, lead in self.terms)
-        inner, outer = (factor, None) if self.outer is None else (1.0, self.outer * factor)
-        return replace(self, scale=self.scale * inner, outer=outer, terms=terms)
+        if self.outer is None:
+            return replace(self, scale=self.scale * factor, terms=terms)
+        return replace(self, outer=self.outer * factor, terms=terms)
 
     def change_view(self, func: Callable, args: tuple, kwargs: dict[str, Any], result: Tensor) -> "Scores | None":
         """Apply a function that only changes the view of the scores; None if the function mixes axes."""
@@ -138,57 +139,60 @@ class Scores:
             probe = func(self.probe, *args[1:], **kwargs)
         except (RuntimeError, IndexError):  # the view joined axes that are not contiguous
             return None
-        storage, other = (tensor.untyped_storage()._cdata for tensor in (self.probe, probe))
-        return replace(self, probe=probe) if probe.shape == result.shape and storage == other else None
+        is_view = (
+            probe.untyped_storage()._cdata == self.probe.untyped_storage()._cdata
+        )  # not a copy, such as of a reshape
+        return replace(self, probe=probe) if is_view and probe.shape == result.shape else None
 
     def append_sink(self, args: tuple, kwargs: dict[str, Any], result: Tensor) -> "Scores | None":
         """Apply a torch.cat that appends one column, a sink, to the scores; None if it appends anything else."""
         (first, *others), dim = args[0], kwargs.get("dim", args[1] if len(args) > 1 else 0)
-        is_last = dim % result.dim() == self.order[-1] == result.dim() - 1
-        is_sink = is_last and [part.shape[-1] for part in others] == [1] and first.shape == self.probe.shape
+        last = result.dim() - 1
+        is_last_axis = dim % result.dim() == last and self.order[-1] == last
+        is_sink = is_last_axis and [part.shape[-1] for part in others] == [1] and first.shape == self.probe.shape
         return replace(self, has_sink=True) if is_sink and not self.has_sink else None
 
     def for_softmax(self, axis: int) -> "Scores | None":
         """Arrange the scores for a softmax over an axis, so that this axis has the keys; swap query and key if needed.
-
-        None if this axis holds neither keys nor queries, or the axes of (Q, K) were joined or split.
-        """
-        if axis == self.order[-2] and not self.has_sink:
+        None if this axis holds neither keys nor queries, or the axes of (Q, K) were joined or split."""
+        *_, query_axis, key_axis = self.order
+        if axis == query_axis and not self.has_sink:
             terms = tuple((term.mT, factor, lead) for term, factor, lead in self.terms)
             turned = replace(self, query=self.key, key=self.query, terms=terms, is_turned=not self.is_turned)
-        elif axis == self.order[-1]:
+        elif axis == key_axis:
             turned = self
         else:
             return None
-        lead = max(self.lead_now, self.lead, key=len)
-        shape = tuple(self.probe.shape[axis_index] for axis_index in turned.order[-2:])
+        lead = max(self.lead_now, self.lead, key=len)  # the form in which sentences and heads have axes of their own
+        *_, query_axis, key_axis = turned.order
+        shape = self.probe.shape[query_axis], self.probe.shape[key_axis]
         if shape != (turned.query.shape[-2], turned.key.shape[-2]):
             return None
         q, k = (_reshape_lead(side, self.lead, lead) for side in (turned.query, turned.key))
-        kept = [part for part in turned.terms if part[0].shape[-1] > 1]  # terms per query have no effect
-        terms = tuple((_reshape_lead(term, before, lead), factor, lead) for term, factor, before in kept)
+        per_key = [term for term in turned.terms if term[0].shape[-1] > 1]  # terms per query have no effect
+        terms = tuple((_reshape_lead(term, before, lead), factor, lead) for term, factor, before in per_key)
         return replace(turned, query=q, key=k, terms=terms, lead=lead)
 
     @torch.no_grad()
     def solve(self, scores: Tensor) -> dict[str, Any] | None:
         """Find the mask, bias and sink that, added to the products of queries and keys, give `scores`, (*lead, Q, K).
-
-        None if no mask and the tracked terms explain the scores.
-        """
+        None if no mask and the tracked terms explain the scores."""
         products, sink = (self.query * self.scale) @ self.key.mT, None
         products = products if self.outer is None else torch.tanh(products) * self.outer
         dtypes = (self.dtype, scores.dtype)
-        unit = max(torch.finfo(dtype).eps * (ROUNDING_OF_HALVES if dtype in HALVES else ROUNDING) for dtype in dtypes)
+        rounding = max(torch.finfo(t).eps * (ROUNDING_OF_HALVES if t in HALVES else ROUNDING) for t in dtypes)
         scores, products = (tensor.float() if tensor.dtype in HALVES else tensor for tensor in (scores, products))
         if self.has_sink:
             scores, sink = scores[..., :-1], scores[..., -1:]
-        remainder = scores - products
-        blocked = remainder < BLOCKED
-        bias = sum((term.to(remainder.dtype) * factor for term, factor, _ in self.terms), start=remainder.new_zeros(()))
-        remainder = (remainder - bias).masked_fill_(blocked, 0)
+        difference = scores - products  # mask and bias together
+        blocked = difference < BLOCKED
+        bias = sum((term.to(difference.dtype) * factor for term, factor, _ in self.terms), difference.new_zeros(()))
+        remainder = (difference - bias).masked_fill_(blocked, 0)
         bias = bias.masked_fill(bias < BLOCKED, 0)
-        allowed = unit * (1 + float(products.abs().max()) + float(bias.abs().max()))
-        if not bool((remainder.abs() <= allowed).all()):  # a constant per row, to which the softmax is invariant
+        allowed = rounding * (1 + float(products.abs().max()) + float(bias.abs().max()))
+        if not bool(
+            (remainder.abs() <= allowed).all()
+        ):  # perhaps a constant per row, to which the softmax is invariant
             shift = remainder.masked_fill(blocked, -torch.inf).amax(-1, keepdim=True)
             shift = shift.where(shift > -torch.inf, 0.0)
             if not bool(((remainder - shift).masked_fill(blocked, 0).abs() <= allowed).all()):
@@ -210,18 +214,16 @@ def _reshape_lead(tensor: Tensor, lead: tuple[int, ...], other: tuple[int, ...])
 
 
 def empty_rows_of(blocked: Tensor, scores: Tensor) -> str | None:
-    """Find the `empty_rows` policy that the model has for rows without an open key; None if no policy fits.
-
-    Keys with the score -inf, such as keys that are masked twice, count as uniform, although the model skips them.
-    """
-    rows = blocked.all(-1)
-    if not bool(rows.any()):
+    """Find the policy that the model has for rows without an open key: "zero" if there are none, "nan", or "uniform"
+    for equal weights; None if no policy fits. Keys that are masked twice, with the score -inf, count as uniform."""
+    is_empty = blocked.all(-1)
+    if not bool(is_empty.any()):
         return "zero"
-    masked = scores[rows]
-    if bool((masked == -torch.inf).all()):
+    rows = scores[is_empty]
+    if bool((rows == -torch.inf).all()):
         return "nan"
-    same = (masked == masked.amax(-1, keepdim=True)) | (masked == -torch.inf)
-    return "uniform" if bool(same.all()) else None
+    is_equal = (rows == rows.amax(-1, keepdim=True)) | (rows == -torch.inf)
+    return "uniform" if bool(is_equal.all()) else None
 
 
 def compact(mask: Tensor) -> Tensor:
@@ -243,43 +245,36 @@ JOINS = ("cat", "concat")
 def carry(
     tracked: WeakTensorKeyDictionary, func: Callable, name: str, args: tuple, kwargs: dict[str, Any], result: Tensor
 ) -> None:
-    """Note what the result of a function is, given what is known of its arguments.
-
-    Args:
-        tracked: what is known of tensors: `Scores`, `LOST`, or the number by which queries or keys were multiplied.
-    """
-    arguments = args[0] if name in JOINS else args
-    source = next((tensor for tensor in arguments if isinstance(tensor, Tensor) and tensor in tracked), None)
-    known = None if source is None else tracked[source]
-    if isinstance(known, Scores | str):
-        known = _known_scores(known, source, func, name, args, kwargs, result)
+    """Track the result of a torch function if one of its arguments is tracked. `tracked` has for a tensor its `Scores`;
+    or `LOST`; or the number by which queries or keys were multiplied."""
+    tensors = args[0] if name in JOINS else args
+    source = next((tensor for tensor in tensors if isinstance(tensor, Tensor) and tensor in tracked), None)
+    before = None if source is None else tracked[source]
+    if isinstance(before, Scores | str):
+        after = _scores_after(before, source, func, name, args, kwargs, result)
     else:
-        known = _known_factor(known, name, args)
-    if known is not None:
-        tracked[result] = known
+        after = before if name in VIEWS | CASTS else None
+        number = next((argument for argument in args[:2] if type(argument) in (int, float)), None)
+        if number and (name in TIMES or (name in OVER and number is args[1])):
+            after = (before or 1.0) * (number if name in TIMES else 1 / number)
+    if after is not None:
+        tracked[result] = after
     elif result in tracked:
         del tracked[result]
 
 
-def _known_scores(
-    known: Scores | str, source: Tensor, func: Callable, name: str, args: tuple, kwargs: dict[str, Any], result: Tensor
+def _scores_after(
+    before: Scores | str, source: Tensor, func: Callable, name: str, args: tuple, kwargs: dict[str, Any], result: Tensor
 ) -> Scores | str | None:
-    """Find the form of a result that was computed from the scores `source`: `LOST`, or None if it is not scores."""
-    is_same, scores = result.shape == source.shape, None
-    if isinstance(known, Scores):
+    """Find the form of a result that a function computed from `source`, whose form is `before`: new scores, `LOST`, or
+    None if the result is not scores."""
+    same_shape, scores = result.shape == source.shape, None
+    if isinstance(before, Scores):
         if name in JOINS:
-            scores = known.append_sink(args, kwargs, result)
-        elif name in VIEWS and result.numel() == source.numel() and not known.has_sink:
-            scores = known.change_view(func, args, kwargs, result)
-        elif is_same:
-            scores = known.apply(name, source, args, kwargs)
-    is_end = name in ENDS or (name == "linear" and not is_same)
+            scores = before.append_sink(args, kwargs, result)
+        elif name in VIEWS and result.numel() == source.numel() and not before.has_sink:
+            scores = before.change_view(func, args, kwargs, result)
+        elif same_shape:
+            scores = before.apply(name, source, args, kwargs)
+    is_end = name in ENDS or (name == "linear" and not same_shape)
     return scores or (None if is_end else LOST)
-
-
-def _known_factor(factor: float | None, name: str, args: tuple) -> float | None:
-    """Find the number by which a result was multiplied, if `factor` is the one of its argument; None for none."""
-    number = next((argument for argument in args[:2] if type(argument) in (int, float)), None)
-    if number and (name in TIMES or (name in OVER and number is args[1])):
-        return (factor or 1.0) * (number if name in TIMES else 1 / number)
-    return factor if name in VIEWS | CASTS else None

@@ -49,6 +49,7 @@ class Softmax:
 
     @property
     def sentence(self) -> str:
+        """What the module did, and why its weights cannot be shown."""
         shape = " x ".join(map(str, self.shape))
         why_not = self.why_not or "its weights meet no values, or are changed after the softmax"
         return f"{self.name} takes a softmax of {shape}, and {why_not}"
@@ -67,32 +68,37 @@ class Softmax:
 
     @torch.no_grad()
     def find(self, tensor: Tensor, is_exact: bool) -> tuple[int, ...] | None:
-        """Find the axis order in which a tensor holds the weights; None if it holds other numbers.
-
-        The axes before queries and keys may be joined or split; unless `is_exact`, cells may be zeroed or rounded.
-        """
+        """Find the axis order in which a tensor holds the weights; None if it holds other numbers. The axes before
+        queries and keys may be joined or split; unless `is_exact`, cells may be zeroed or rounded."""
         weights, numbers = self.passed_on, tensor.detach()
         if weights is None or numbers.numel() != weights.numel() or numbers.device != weights.device:
             return None
-        corner = (slice(2),) * weights.dim()  # a cheap test that rejects nearly all other tensors
+        corner = (slice(2),) * weights.dim()  # compared first: a cheap test that rejects nearly all other tensors
         tolerances = CLOSE if numbers.dtype == weights.dtype else CLOSE_AFTER_CAST
+
+        def is_equal(values: Tensor, expected: Tensor) -> bool:
+            """Compare some cells; unless `is_exact`, zeros count as equal to any weight."""
+            if is_exact:
+                return torch.equal(values, expected)
+            return torch.allclose(values, expected.masked_fill(values == 0, 0), **tolerances)
+
         for order in self._orders(numbers):
             values = numbers.permute(order).reshape(weights.shape).to(weights.dtype)
-            pairs = ((values[part], weights[part]) for part in (corner, ...))
-            pairs = (pair if is_exact else (pair[0], pair[1].masked_fill(pair[0] == 0, 0)) for pair in pairs)
-            if all(torch.equal(*pair) if is_exact else torch.allclose(*pair, **tolerances) for pair in pairs):
+            if is_equal(values[corner], weights[corner]) and is_equal(values, weights):
                 return order if values.any() or not weights.any() else None
         return None
 
     def _orders(self, tensor: Tensor) -> Iterator[tuple[int, ...]]:
-        """Yield the axis orders in which a tensor has the shape of the weights."""
+        """Yield the axis orders in which a tensor may have the shape of the weights, the likeliest first."""
         sizes, axes = self.passed_on.shape, range(tensor.dim())
         if len(axes) == len(sizes):
-            matching = sorted(permutations(axes), key=lambda order: order != self.axes)
-            yield from (order for order in matching if tuple(tensor.shape[axis] for axis in order) == sizes)
+            for order in sorted(permutations(axes), key=lambda order: order != self.axes):
+                if tuple(tensor.shape[axis] for axis in order) == sizes:
+                    yield order
         else:
-            keys = (axis for axis in reversed(axes) if tensor.shape[axis] == sizes[-1])
-            yield from ((*(other for other in axes if other != axis), axis) for axis in keys)
+            for key_axis in reversed(axes):
+                if tensor.shape[key_axis] == sizes[-1]:
+                    yield (*(axis for axis in axes if axis != key_axis), key_axis)
 
     def forget(self) -> None:
         """Free the copies of weights and scores."""
@@ -102,74 +108,79 @@ class Softmax:
 def softmax(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """Run a softmax and register it; return its result, with the edits if the scores come from queries and keys."""
     scores = args[0] if args else kwargs.get("input", kwargs.get("self"))
-    form = mode.tracked.get(scores)
+    tracked = mode.tracked.get(scores)
     result = func(*args, **kwargs)
     dims = [dim for dim in (kwargs.get("dim"), *args[1:]) if type(dim) is int]
     place = mode.place((scores,)) if dims and result.dim() > 1 else None
     if place is None:
         return result
-    changed = _register_softmax(mode, place, form, scores, result, dims[0] % result.dim())
-    return result if changed is None else changed.to(result.dtype)
+    edited = _register_softmax(mode, place, tracked, scores, result, dims[0] % result.dim())
+    return result if edited is None else edited.to(result.dtype)
 
 
 def _register_softmax(
-    mode: Tracker, place: CallPlace, form: Scores | str | None, scores: Tensor, weights: Tensor, axis: int
+    mode: Tracker, place: CallPlace, tracked: Scores | str | None, scores: Tensor, weights: Tensor, axis: int
 ) -> Tensor | None:
-    """Register a softmax until its weights are multiplied by values; return edited weights, or None without edits."""
-    of_product = form == LOST or isinstance(form, Scores)
-    form = form.for_softmax(axis) if isinstance(form, Scores) else None
+    """Register a softmax until its weights are multiplied by values; return edited weights, or None without edits.
+    `tracked` is what is known of the scores: see `carry`."""
+    of_product = tracked == LOST or isinstance(tracked, Scores)
+    form = tracked.for_softmax(axis) if isinstance(tracked, Scores) else None
     if form is None and not of_product and any(size > 1 for size in weights.shape[axis + 1 :]):
         return None  # a softmax over features, as in linear attention
     axes = (*(other for other in range(weights.dim()) if other != axis), axis)
     pending = Softmax(mode.name(place), tuple(weights.shape), axes, of_product)
     mode.begin_softmax(pending)
-    parts = form and form.solve(form.arranged(scores.detach()))
-    if not parts:
+    solution = form and form.solve(form.arranged(scores.detach()))
+    if not solution:
         pending.scores = scores.permute(axes).clone()
         pending.weights = pending.passed_on = weights.detach().permute(axes).clone()
         return None
     try:
         pending.lead = mode.lead(place, form.lead)
     except ShapeError as error:
-        return pending.refuse(str(error))
+        pending.refuse(str(error))
+        return None
     pending.axes, pending.is_placed = tuple(form.order), True
-    fold, numbers = pending.lead.fold, [parts[name] for name in ("mask", "bias", "sink")]
-    mask, bias, sinks = (part if part is None else pending.lead.fold_mask(part) for part in numbers)
+    fold, fold_mask, sizes = pending.lead.fold, pending.lead.fold_mask, pending.lead.sizes
+    tensors = [solution[name] for name in ("mask", "bias", "sink")]
+    mask, bias, sinks = (tensor if tensor is None else fold_mask(tensor) for tensor in tensors)
+    sinks = None if sinks is None else sinks.expand(*sizes, *sinks.shape[-2:])
     scale = form.scale * (form.outer or 1.0)
-    scoring = Scoring(scale=scale, softcap=form.outer, bias=bias, empty_rows=parts["empty_rows"])
-    parts = {"query": fold(form.query), "key": fold(form.key), "value": None, "mask": mask, "scoring": scoring}
-    parts["sinks"] = None if sinks is None else sinks.expand(*pending.lead.sizes, *sinks.shape[-2:])
-    call = mode.call(place, hides_future(mask), **parts)
+    scoring = Scoring(scale=scale, softcap=form.outer, bias=bias, empty_rows=solution["empty_rows"])
+    fields = {"query": fold(form.query), "key": fold(form.key), "value": None, "sinks": sinks}
+    call = mode.call(place, hides_future(mask), mask=mask, scoring=scoring, **fields)
     pending.call = mode.keep(call, place)
-    folded, changed = fold(form.arranged(weights)), None
+    folded, edited = fold(form.arranged(weights)), None
     if call.is_edited:
         folded = mode.edited_weights(call, folded, None if form.has_sink else fold(form.arranged(scores)))
-        shape = tuple(weights.shape[place] for place in pending.axes)
-        changed = pending.lead.unfold(folded).reshape(shape).movedim([*range(len(shape))], pending.axes)
+        shape = tuple(weights.shape[other] for other in pending.axes)
+        edited = pending.lead.unfold(folded).reshape(shape).movedim([*range(len(shape))], pending.axes)
     pending.call.samples = (Sample.of(folded, weights.dtype, form.dtype, scores.dtype),)
-    pending.weights = form.arranged(weights if changed is None else changed).detach().clone()
+    pending.weights = form.arranged(weights if edited is None else edited).detach().clone()
     pending.passed_on = pending.weights[..., :-1] if form.has_sink else pending.weights
-    return changed
+    return edited
 
 
 def multiply(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
     """Run a product: if one side holds weights, complete their call, else track the result as possible scores."""
     name = func.__name__.partition(".")[0]
     product = read_product(name, args, kwargs)
-    matches = [] if product is None else [mode.find_softmax(side) for side in product.sides]
-    if all(matches) and matches:
+    matches = [None, None] if product is None else [mode.find_softmax(side) for side in product.sides]
+    pending = None  # softmax whose weights are on one side only
+    if all(matches):
         matches[0][0].refuse("multiplies weights after the softmax by weights, not by values")
     elif any(matches):
         side = 0 if matches[0] else 1
-        old, changed = product.sides[side], _meet_values(mode, product, side, *matches[side])
-        if changed is not None:
-            args = _replace_tensor(args, old, changed)
-            kwargs = {name: _replace_tensor(value, old, changed) for name, value in kwargs.items()}
+        pending, order = matches[side]
+        edited = _match_values(mode, product, side, pending, order)
+        if edited is not None:
+            args = _replace_tensor(args, product.sides[side], edited)
+            kwargs = {key: _replace_tensor(value, product.sides[side], edited) for key, value in kwargs.items()}
     result = func(*args, **kwargs)
-    if any(matches) and not all(matches) and matches[side][0].is_met:
-        mode.await_order(matches[side][0].call, result)
+    if pending is not None and pending.is_met:
+        mode.await_order(pending.call, result)
     elif product is not None and not any(map(is_learned, product.sides)):
-        factor = prod(form for form in map(mode.tracked.get, product.sides) if isinstance(form, float))
+        factor = prod(known for known in map(mode.tracked.get, product.sides) if isinstance(known, float))
         scores = Scores.of(product, result.dtype, factor, mode.num_heads)
         if scores is not None and name.startswith("baddbmm"):
             added = args[0] if args else kwargs["input"]
@@ -190,30 +201,30 @@ def dropout(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) 
 
 
 def _replace_tensor(arguments: Any, old: Tensor, new: Tensor) -> Any:
-    """Replace a tensor in nested arguments."""
+    """Replace a tensor in an argument, also in nested tuples and lists."""
     if isinstance(arguments, tuple | list):
         return type(arguments)(_replace_tensor(argument, old, new) for argument in arguments)
     return new if arguments is old else arguments
 
 
-def _meet_values(mode: Tracker, product: Product, side: int, pending: Softmax, order: tuple[int, ...]) -> Tensor | None:
-    """Match a softmax with the product that multiplies its weights by values; refuse it if that is not attention.
-
-    The weights are on `side` of the product, 0 or 1; `order` permutes this side to the axes of the softmax, keys last.
-    Return edited weights to multiply instead, or None.
-    """
+def _match_values(
+    mode: Tracker, product: Product, side: int, pending: Softmax, order: tuple[int, ...]
+) -> Tensor | None:
+    """Match a softmax with the product that multiplies its weights by values; refuse it if that is not attention. The
+    weights are on `side` of the product, 0 or 1; `order` permutes this side to the axes of the softmax, keys last.
+    Return edited weights to multiply instead, or None."""
     weight_axes, value_axes, out = product.letters[side], product.letters[1 - side], product.letters[2]
-    tensor, values = product.sides[side], product.sides[1 - side]
-    *rest, keys = (weight_axes[axis] for axis in order)
+    weights, values = product.sides[side], product.sides[1 - side]
+    *others, keys = (weight_axes[axis] for axis in order)
     has_scores = pending.call is not None and not pending.call.weights_only
     if keys not in value_axes or keys in out:  # the product does not sum over the keys
         summed = [letter for letter in weight_axes if letter in value_axes and letter not in out]
-        if summed and keys not in value_axes and rest[-1:] != summed[:1]:
+        if summed and keys not in value_axes and others[-1:] != summed[:1]:
             pending.refuse("mixes the weights of heads or queries after the softmax")
         elif summed and pending.of_product:
             axes = f"the softmax is over axis {weight_axes.index(keys)}, and the values are summed over axis"
             pending.refuse(f"{axes} {weight_axes.index(summed[0])} of {len(weight_axes)}: {WRONG_AXIS}")
-    elif has_scores and rest[-1] in value_axes:  # the values have an axis of queries
+    elif has_scores and others[-1] in value_axes:  # the values have an axis of queries
         mode.captured.notes.append(f"{pending.name} adds values that differ between queries")
     elif is_learned(values):  # a table of words or classes
         pending.is_placed = True
@@ -223,28 +234,31 @@ def _meet_values(mode: Tracker, product: Product, side: int, pending: Softmax, o
     elif pending.call is None:
         return _keep_unknown_call(mode, product, side, pending, order)
     elif not pending.is_met:
-        held = tensor.permute(order).reshape(pending.passed_on.shape)
-        _report_zeros(mode, pending.call, *map(pending.lead.fold, (held, pending.passed_on)))
-        pending.call.value = pending.lead.fold(product.values(side, rest[:-1], keys)).detach().clone()
+        multiplied = weights.permute(order).reshape(pending.passed_on.shape)
+        _report_zeros(mode, pending.call, pending.lead.fold(multiplied), pending.lead.fold(pending.passed_on))
+        pending.call.value = pending.lead.fold(product.values(side, others[:-1], keys)).detach().clone()
     return None
 
 
 def _keep_unknown_call(
     mode: Tracker, product: Product, side: int, pending: Softmax, order: tuple[int, ...]
 ) -> Tensor | None:
-    """Keep the call of weights whose scores are not tracked; return edited weights to multiply, or None."""
-    tensor, values, letters = product.sides[side], product.sides[1 - side], product.letters[side]
+    """Keep the call of weights whose scores are not tracked; return edited weights to multiply, or None. The arguments
+    are those of `_match_values`."""
+    (tensor, letters), (values, value_letters) = ((product.sides[i], product.letters[i]) for i in (side, 1 - side))
     place, size_of = mode.place((tensor,)), dict(zip(letters, tensor.shape, strict=True))
-    keys, queries = letters[order[-1]], [letter for letter in letters if letter not in product.letters[1 - side]]
-    has_lead = any(letter in product.letters[1 - side] for letter in letters if letter != keys)
+    keys, queries = letters[order[-1]], [letter for letter in letters if letter not in value_letters]
+    has_lead = any(letter in value_letters for letter in letters if letter != keys)
     if len(queries) > 1 and has_lead:
         queries = [letter for letter in queries if size_of[letter] not in mode.num_heads()]
     if len(queries) != 1:
-        return pending.refuse(f"has values that are the same along {len(queries)} of its axes, not one of queries")
+        pending.refuse(f"has values that are the same along {len(queries)} of its axes, not one of queries")
+        return None
     lead = [letter for letter in letters if letter not in (*queries, keys)]
     pending.is_placed, sizes = True, tuple(size_of[letter] for letter in lead)
     if isinstance(mode.tracked.get(values), Scores):
-        return mode.captured.notes.append("a softmax is multiplied by keys and values: linear attention has no map")
+        mode.captured.notes.append("a softmax is multiplied by keys and values: linear attention has no map")
+        return None
     if place is None:
         return None
     if not pending.of_product and size_of[queries[0]] == 1 and place.batches:
@@ -253,40 +267,43 @@ def _keep_unknown_call(
             return None  # a convolution with one kernel per position
     pending.lead, axes = mode.lead(place, sizes), [letters.index(letter) for letter in (*lead, *queries, keys)]
 
-    def fold_part(part: Tensor) -> Tensor:
+    def fold(part: Tensor) -> Tensor:
         """Reshape a tensor in the axis order of the softmax to (B, H, Q, K)."""
         part = part.reshape(tuple(tensor.shape[axis] for axis in order))
         return pending.lead.fold(part.permute([order.index(axis) for axis in axes]))
 
-    weights, scores = fold_part(pending.weights), fold_part(pending.scores)
+    weights, scores = fold(pending.weights), fold(pending.scores)
     blocked = scores.detach() < BLOCKED
     empty_rows = empty_rows_of(blocked, scores.detach())
     if empty_rows is None:  # the model distinguishes keys in such rows
         blocked, empty_rows = blocked & ~blocked.all(-1, keepdim=True), "zero"
     mask = compact(~blocked) if bool(blocked.any()) else None
-    parts = score_fields(scores, mask, empty_rows) | {"value": pending.lead.fold(product.values(side, lead, keys))}
-    call = mode.call(place, hides_future(mask), **parts, weights_only=True)
+    value = pending.lead.fold(product.values(side, lead, keys))
+    fields = score_fields(scores, mask, empty_rows)
+    call = mode.call(place, hides_future(mask), **fields, value=value, weights_only=True)
     pending.call = mode.keep(call, place)
-    _report_zeros(mode, pending.call, fold_part(tensor.permute(order)), fold_part(pending.passed_on))
-    changed = mode.edited_weights(call, weights, None) if call.is_edited else weights
-    pending.call.samples = (Sample.of(changed, pending.weights.dtype),)
+    _report_zeros(mode, pending.call, fold(tensor.permute(order)), fold(pending.passed_on))
+    edited = mode.edited_weights(call, weights, None) if call.is_edited else weights
+    pending.call.samples = (Sample.of(edited, pending.weights.dtype),)
     if not call.is_edited:
         return None
-    held = fold_part(tensor.detach().permute(order))
-    if not torch.equal(held, weights):  # dropout or a mask zeroed and scaled cells after the softmax
-        changed = changed * (held / weights).nan_to_num(1.0)
-    return pending.lead.unfold(changed).movedim([*range(len(axes))], axes).to(tensor.dtype)
+    multiplied = fold(tensor.detach().permute(order))
+    if not torch.equal(multiplied, weights):  # dropout or a mask zeroed and scaled cells after the softmax
+        edited = edited * (multiplied / weights).nan_to_num(1.0)
+    return pending.lead.unfold(edited).movedim([*range(len(axes))], axes).to(tensor.dtype)
 
 
 @torch.no_grad()
 def _report_zeros(mode: Tracker, call: Call, weights: Tensor, softmax_weights: Tensor) -> None:
     """Report weights, (B, H, Q, K), that were set to 0 after the softmax, except in rows without an open key."""
-    is_zeroed = (weights == 0) & ((softmax_weights > CLOSE_AFTER_CAST["atol"]) | softmax_weights.isnan())
+    was_positive = (softmax_weights > CLOSE_AFTER_CAST["atol"]) | softmax_weights.isnan()
+    is_zeroed = (weights == 0) & was_positive
     has_keys = torch.tensor(True) if call.mask is None else call.mask.any(-1, keepdim=True)
-    is_zeroed_with_keys = is_zeroed & has_keys.to(weights.device)
-    if bool((is_zeroed_with_keys & (weights != 0).any(-1, keepdim=True)).any()):  # whole rows may be queries of padding
+    is_zeroed_open = is_zeroed & has_keys.to(weights.device)
+    is_whole_row = ~(weights != 0).any(-1, keepdim=True)  # may be a query of padding
+    if bool((is_zeroed_open & ~is_whole_row).any()):
         lowest = f"rows sum to as little as {weights.sum(-1).min():.2g}. The map shows the result of the softmax"
         problem = f"{LATE_MASK}: {int(is_zeroed.sum())} weights become 0, and {lowest}"
         mode.captured.findings.append(f"{call.site} ({call.name or mode.captured.name}) {problem}")
-    elif bool(is_zeroed.any()) and not bool(is_zeroed_with_keys.any()):
+    elif bool(is_zeroed.any()) and not bool(is_zeroed_open.any()):
         call.scoring = replace(call.scoring, empty_rows="zero")

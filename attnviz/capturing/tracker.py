@@ -37,17 +37,19 @@ class Tracker:
         self._order_unknown: tuple[Call, Tensor] | None = None
 
     def place(self, tensors: tuple[Tensor, ...]) -> CallPlace | None:
-        """Find the place of the current call in the model; None if the call cannot be captured.
-
-        Raise AttnvizError for an edited call in `torch.utils.checkpoint`: the backward pass would run it without edits.
-        """
+        """Find the place of the current call in the model; None if the call cannot be captured. Raise AttnvizError for
+        an edited call in `torch.utils.checkpoint`: the backward pass would run it without edits."""
         place = self._places.now()
-        if place is not None and (reason := why_not_captured(tensors)):
-            return self.captured.notes.append(f"{self.name(place)} computes attention {reason}, which is not captured")
-        frames = walk_stack(None) if place is not None and self.edits != type(self.edits)() else ()
-        if any(frame.f_code.co_filename == torch.utils.checkpoint.__file__ for frame, _ in frames):
-            problem = "is checkpointed, so the backward pass runs it again without the edits"
-            raise AttnvizError(f"{self.name(place)} {problem}. Switch checkpointing off to edit it.")
+        if place is None:
+            return None
+        if reason := why_not_captured(tensors):
+            self.captured.notes.append(f"{self.name(place)} computes attention {reason}, which is not captured")
+            return None
+        if self.edits != type(self.edits)():
+            files = {frame.f_code.co_filename for frame, _ in walk_stack(None)}
+            if torch.utils.checkpoint.__file__ in files:
+                problem = "is checkpointed, so the backward pass runs it again without the edits"
+                raise AttnvizError(f"{self.name(place)} {problem}. Switch checkpointing off to edit it.")
         return place
 
     def name(self, place: CallPlace) -> str:
@@ -67,69 +69,73 @@ class Tracker:
 
     def begin_softmax(self, softmax: Any) -> None:
         """Remember a softmax until its weights are multiplied by values, and at most 7 older ones, to limit memory."""
-        pending = [other for other in self.softmaxes if not other.is_met][-7:]
+        recent = [other for other in self.softmaxes if not other.is_met][-7:]
         for other in self.softmaxes:
-            if other not in pending:
+            if other not in recent:
                 other.forget()
-        self.softmaxes = [*pending, softmax]
+        self.softmaxes = [*recent, softmax]
         self.captured.softmaxes.append(softmax)
 
     def find_softmax(self, tensor: Tensor) -> tuple[Any, tuple[int, ...]] | None:
-        """Find the softmax whose weights a tensor holds, and the tensor's axis order; unmet ones are tried first."""
+        """Find the softmax whose weights a tensor holds, and the axis order of the tensor (see `Softmax.find`). A
+        softmax whose weights were not yet multiplied by values is tried first."""
         if not self.softmaxes or bool(tensor.detach().amin() < 0):
             return None
         candidates = sorted(self.softmaxes, key=lambda softmax: softmax.is_met)
-        matches = ((softmax, softmax.find(tensor, is_exact)) for is_exact in (True, False) for softmax in candidates)
-        return next(((softmax, order) for softmax, order in matches if order is not None), None)
+        for is_exact in (True, False):
+            for softmax in candidates:
+                order = softmax.find(tensor, is_exact)
+                if order is not None:
+                    return softmax, order
+        return None
 
     def await_order(self, call: Call | None, output: Tensor) -> None:
         """Remember an output whose first axis joins sentences and heads, (B·H, Q, d_v), for `check_order`."""
-        is_joined = output.dim() == 3 and call is not None and min(call.shape[:2]) > 1
-        is_unknown = is_joined and len(output) == prod(call.shape[:2])
-        self._order_unknown = (call, output.detach().clone()) if is_unknown else None
+        self._order_unknown = None
+        if output.dim() == 3 and call is not None and min(call.shape[:2]) > 1 and len(output) == prod(call.shape[:2]):
+            self._order_unknown = call, output.detach().clone()
 
     def check_order(self, result: Any) -> None:
-        """Refuse the call of `await_order` if `result` shows that its first axis has heads before sentences.
-
-        A result that concatenates the heads of a token shows the order: its second head is the output of (sentence 0,
-        head 1), which is at index 1 if sentences come first, and at index B if heads come first.
-        """
+        """Refuse the call of `await_order` if `result` shows that its first axis has heads before sentences. A result
+        that concatenates the heads of a token shows the order: its second head is the output of (sentence 0, head 1),
+        which is at index 1 if sentences come first, and at index B if heads come first."""
         call, output = self._order_unknown
         batch, heads, width = *call.shape[:2], output.shape[-1]
         if not isinstance(result, Tensor) or result.shape[-1:] != (heads * width,) or result.numel() != output.numel():
             return
         second_head = result.detach().reshape(-1, heads * width)[0, width : 2 * width]
-        pairs = ((second_head, output[index, 0]) for index in (1, batch))
-        sentences_first, heads_first = (torch.allclose(*pair, 1e-3, 1e-5) for pair in pairs)
+        sentences_first = torch.allclose(second_head, output[1, 0], 1e-3, 1e-5)
+        heads_first = torch.allclose(second_head, output[batch, 0], 1e-3, 1e-5)
         if heads_first and not sentences_first:
             name = call.name or "the model"
             call.refused = f"{name} joins heads before sentences in one axis: run it on one sentence at a time"
         if sentences_first or heads_first:
             self._order_unknown = None
 
-    def call(self, place: CallPlace, is_causal: bool, **parts: Any) -> Call:
-        """Create the `Call` for the current call from its fields `parts`, with its site; `is_causal` as in `kind`."""
-        _, heads, queries, keys = Call(Site("encoder", 0), "", 0, **parts).shape
-        if self._is_in_loop(place, parts):
+    def call(self, place: CallPlace, is_causal: bool, **fields: Any) -> Call:
+        """Create the `Call` for the current call from its tensors and scoring, `fields`; `is_causal` as in `kind`."""
+        heads, queries, keys = *fields["query"].shape[1:3], fields["key"].shape[2]
+        if self._is_in_loop(place, fields):
             self._sites.begin()
-        has_one_query = "weights_only" in parts and queries == 1 < keys  # that of a recurrent decoder, or learned
+        has_one_query = "weights_only" in fields and queries == 1 < keys  # that of a recurrent decoder, or learned
         call_kind = "cross" if has_one_query else kind(place, queries, keys, is_causal)
         site, name, head, passed = self._sites.site(place, call_kind, heads)
-        call = _with_windows(Call(site, name, passed, **parts, head=head, line=place.line), place)
+        call = _with_windows(Call(site, name, passed, **fields, head=head, line=place.line), place)
         if passed and site.kind == "decoder":
             call.offset = max(0, used_keys(call) - call.shape[2])
         edits = self.edits_of(call)
         is_edited = touches_weights(edits, site) or bool(edits.off(site) or any(edits.off_alone(site)))
         return replace(call, is_edited=is_edited)
 
-    def _is_in_loop(self, place: CallPlace, parts: dict[str, Any]) -> bool:
+    def _is_in_loop(self, place: CallPlace, fields: dict[str, Any]) -> bool:
         """Whether a call continues an earlier call of the same forward pass: the model generates in its own loop."""
         before = self._latest.get(self._sites.first(place))
-        if before is None or (self._last is not None and self._last[0].frame is place.frame):
+        is_same_method = self._last is not None and self._last[0].frame is place.frame
+        if before is None or is_same_method:
             return False
-        after = replace(before, **parts)
-        is_step = before.weights_only and after.shape[2] == 1  # of a recurrent decoder
-        return (before.site.kind != "cross" or is_step) and keys_in_cache(before, after) is not None
+        after = replace(before, **fields)
+        is_recurrent_step = before.weights_only and after.shape[2] == 1
+        return (before.site.kind != "cross" or is_recurrent_step) and keys_in_cache(before, after) is not None
 
     def edits_of(self, call: Call) -> Edits:
         """Adapt the edits to one call: shift the mask behind cached keys, and select the head of a single-head call."""
@@ -138,15 +144,15 @@ class Tracker:
             edits = replace(edits, mask=edits.mask.shifted(call.offset))
         if call.head is None:
             return edits
-        off = [edits.off(site), *edits.off_alone(site)]
-        here, *alone = (frozenset({(site, 0)} if call.head in heads else ()) for heads in off)
-        return replace(edits, heads_off=here, **({"each_off": tuple(alone)} if alone else {}))
+        heads_off = frozenset({(site, 0)} if call.head in edits.off(site) else ())
+        each_off = tuple(frozenset({(site, 0)} if call.head in heads else ()) for heads in edits.off_alone(site))
+        return replace(edits, heads_off=heads_off, **({"each_off": each_off} if each_off else {}))
 
     def keep(self, call: Call, place: CallPlace) -> Call:
         """Keep a copy of a call, safe from later in-place operations of the model."""
-        parts = {field.name: getattr(call, field.name) for field in fields(Call)}
-        copies = {name: part.detach().clone() for name, part in parts.items() if isinstance(part, Tensor)}
-        bias = tuple(part.detach().clone() for part in call.scoring.bias)
+        values = {field.name: getattr(call, field.name) for field in fields(Call)}
+        copies = {name: value.detach().clone() for name, value in values.items() if isinstance(value, Tensor)}
+        bias = tuple(tensor.detach().clone() for tensor in call.scoring.bias)
         copy = replace(call, **copies, scoring=replace(call.scoring, bias=bias))
         self._refuse_parts(copy, place)
         self._last, self._latest[copy.site] = (place, copy), copy
@@ -172,10 +178,8 @@ class Tracker:
                 piece.refused = f"{piece.name or 'the model'} computes attention in pieces, not as one map"
 
     def edited_output(self, call: Call, original: Tensor, dropout_p: float) -> Tensor:
-        """Compute the output of a call with the edits, (B, H, Q, d_v), from the `original` output of the model.
-
-        If the edits only switch heads off, the outputs of all other heads stay bitwise the same.
-        """
+        """Compute the output of a call with the edits, (B, H, Q, d_v), from the `original` output of the model. If the
+        edits only switch heads off, the outputs of all other heads stay bitwise the same."""
         site, edits = call.site, self.edits_of(call)
         if not touches_weights(edits, site):
             return silence(original, edits.off(site), edits.off_alone(site))
@@ -184,11 +188,9 @@ class Tracker:
             return tap.attend(**call.attend_arguments(), value=call.value, site=site, dropout_p=dropout_p)
 
     def edited_weights(self, call: Call, original: Tensor, scores: Tensor | None) -> Tensor:
-        """Compute the weights of a call with the edits, (B, H, Q, K); `original` are the weights of the model.
-
-        They are computed from `scores`, the scores of the model, if given, or from queries and keys if the edits need
-        these. Raise AttnvizError if the edits need queries and keys, but only the weights are known.
-        """
+        """Compute the weights of a call with the edits, (B, H, Q, K); `original` are the weights of the model. They are
+        computed from `scores`, the scores of the model, if given, or from queries and keys if the edits need these.
+        Raise AttnvizError if the edits need queries and keys, but only the weights are known."""
         site, edits = call.site, self.edits_of(call)
         if not touches_weights(edits, site):
             return silence(original, edits.off(site), edits.off_alone(site))
@@ -212,21 +214,21 @@ def touches_weights(edits: Edits, site: Site) -> bool:
 def _with_windows(call: Call, place: CallPlace) -> Call:
     """Add windows to a call with window attention, and split its bias into mask and bias; other calls stay as is."""
     batch, _, queries, keys = call.shape
-    grid = _grid(place.frame) if queries == keys and not call.weights_only else None
+    grid = _window_grid(place.frame) if queries == keys and not call.weights_only else None
     if grid is None or grid.size**2 != queries or batch % grid.count or not isinstance(call.mask, Tensor | None):
         return call
-    split = grid.split_mask(call.mask, sum(call.scoring.bias) if call.scoring.bias else None, batch)
-    if split is None:
+    masks = grid.split_mask(call.mask, sum(call.scoring.bias) if call.scoring.bias else None, batch)
+    if masks is None:
         return call
-    mask, bias = split
+    mask, bias = masks
     scoring = replace(call.scoring, bias=(bias,) if bool(bias.any()) else ())
     return replace(call, windows=grid, mask=None if bool(mask.all()) else mask, scoring=scoring)
 
 
-def _grid(frame: FrameType) -> WindowGrid | None:
+def _window_grid(frame: FrameType) -> WindowGrid | None:
     """Read the windows of the running block: rows and columns of patches, size and shift; None if it has no windows."""
-    for above, _ in walk_stack(frame):
-        block, sides = above.f_locals.get("self"), above.f_locals.get("input_dimensions") or ()
+    for outer_frame, _ in walk_stack(frame):
+        block, sides = outer_frame.f_locals.get("self"), outer_frame.f_locals.get("input_dimensions") or ()
         numbers = [*sides, getattr(block, "window_size", None), getattr(block, "shift_size", None)]
         if len(numbers) == 4 and all(type(number) is int for number in numbers):
             return WindowGrid(*numbers)

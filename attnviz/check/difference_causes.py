@@ -105,8 +105,8 @@ class JoinedCall:
 
     site: Site
     name: str
-    may_attend: Tensor  # mask and weights, (H, S, S); cells that no forward pass has are blocked
-    weights: Tensor  # mask and weights, (H, S, S); cells that no forward pass has are blocked
+    may_attend: Tensor  # mask, (H, S, S); cells that no forward pass has are blocked
+    weights: Tensor  # (H, S, S)
     vectors: dict[str, Tensor] = field(default_factory=dict)  # query, key, value of each slot, (S, numbers)
     spans: list[KeySpan] = field(default_factory=list)  # keys of each forward pass
 
@@ -241,9 +241,10 @@ def _mask_causes(run: TextRun, row: int, slots: Tensor, call: JoinedCall, alone:
             is_in_corner = bool(open_keys[is_corner][-1:].all()) and not bool((open_keys & ~is_corner).any())
             is_new_hidden = torch.equal(open_keys, expected[query] & ~is_new)
             symptoms = {"cache keys": span.first > 0, "cache new": is_new_hidden, "cache corner": is_in_corner}
-            values = {"past": counted(span.start, "key"), "keys": counted(span.count, "key"), "start": span.start}
-            values |= {"queries": counted(span.end - span.start, "query"), "tokens": counted(span.end, "token")}
+            past, keys, tokens = counted(span.start, "key"), counted(span.count, "key"), counted(span.end, "token")
+            queries = counted(span.end - span.start, "query")
+            counts = {"past": past, "keys": keys, "tokens": tokens, "queries": queries}
             for symptom in (name for name, holds in symptoms.items() if holds):
-                yield _cause(symptom, call, **values)
+                yield _cause(symptom, call, start=span.start, **counts)
     values = {"verb": "sees" if inside[query, key] else "does not see", "cells": counted(int(differs.sum()), "cell")}
     yield _cause("mask", call, query=query, key=key, **values)

@@ -11,12 +11,9 @@ from attnviz.core.amounts import counted
 
 SEVERITIES = ("note", "warning", "error")
 """An error gives wrong attention; a warning is unusual but may be intended; a note says how the array was read."""
-
 MOST = 1000
 """Maximum number of cells that a finding lists."""
-
 NOT_SURE = "Not sure: state what is intended."
-
 AXES = ("batch", "head", "query", "key")
 
 

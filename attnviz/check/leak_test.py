@@ -183,10 +183,8 @@ def _replacements(source: Source, before: Record, position: int) -> list[Token]:
 
 
 def _reachable_tokens(layers: Iterable[Tensor]) -> Tensor:
-    """Mark the tokens that reach each output through the open cells, (n, n), of all layers: boolean (n, n).
-
-    A position keeps the tokens that reached it (residual connection); each layer adds those of its open keys.
-    """
+    """Mark the tokens that reach each output through the open cells, (n, n), of all layers: boolean (n, n). A position
+    keeps the tokens that reached it (residual connection); each layer adds those of its open keys."""
     reached = torch.ones(())  # without layers, everything counts as reached
     for cells in layers:
         paths = cells.float() + torch.eye(len(cells))

@@ -196,10 +196,8 @@ def leak_test_function(
 
 
 def distance(before: Tensor, after: Tensor) -> Tensor:
-    """Compute the relative change of vectors (..., d), ||after - before|| / ||before||, float64, (...).
-
-    Numbers that are not finite in both count as equal; if only one of the two is finite, the distance is infinite.
-    """
+    """Compute the relative change of vectors (..., d), ||after - before|| / ||before||, float64, (...). Numbers that
+    are not finite in both count as equal; if only one of the two is finite, the distance is infinite."""
     before, after = before.double(), after.double()
     only_one_finite = before.isfinite() != after.isfinite()
     is_unchanged = (before == after) | ~before.isfinite() | only_one_finite

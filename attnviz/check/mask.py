@@ -80,11 +80,9 @@ def check_mask(grid: Array, stated: str | None, intent: Intent | None, tokens: T
 def find_cells(
     grid: Array, may_attend: Tensor, wrong: Tensor, title: str, hides: bool, *, has_mistakes: bool
 ) -> Iterator[Finding]:
-    """Make findings about wrong cells: future keys that are open, other open cells, and blocked cells.
-
-    `may_attend` and `wrong`, the cells that no mistake explains, are boolean (B, H, Q, K). `title` describes the
-    intended mask, which hides the future if `hides`; `has_mistakes` if the report also names mistakes.
-    """
+    """Make findings about wrong cells: future keys that are open, other open cells, and blocked cells. `may_attend` and
+    `wrong`, the cells that no mistake explains, are boolean (B, H, Q, K). `title` describes the intended mask, which
+    hides the future if `hides`; `has_mistakes` if the report also names mistakes."""
     queries, keys = may_attend.shape[2:]
     leaks, first = wrong & may_attend & future(queries, keys) & hides, max(0, keys - queries)
     for rule, cells, state, fix in (
@@ -105,9 +103,7 @@ def _unknown_report(
     grid: Array, masks: dict[str, Tensor], stated: str | None, tokens: Tensor | None, findings: list[Finding]
 ) -> ArrayReport:
     """Report on a mask that equals no usual mask: ask for the intent, and list errors that hold under any intent.
-
-    `masks` has the mask, (B, H, Q, K), True = may attend, per possible convention; `stated` is the given convention.
-    """
+    `masks` has the mask, (B, H, Q, K), True = may attend, per possible convention; `stated` is the given convention."""
     convention, mask = next(iter(masks.items()))
     is_checked = rows_to_check(mask, tokens)
     if tokens is not None:

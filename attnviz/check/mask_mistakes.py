@@ -28,7 +28,6 @@ from attnviz.core.masks.base import KEYWORDS, PerText
 
 MEANT = {"causal": "causal mask", "two-way": "mask that blocks nothing but padding"}
 """Intents with a name, and their titles; all other intents are masks or texts of masks."""
-
 MISTAKES = {
     "ahead": ("shifted", "off by one: each query has the keys of the next one"),
     "behind": ("shifted", "off by one: each query has the keys of the one before"),
@@ -49,7 +48,6 @@ MISTAKES = {
     "extra": ("deviation", "that is not intended: it hides the future"),
 }
 """Rule of the finding for each mistake, and the rest of the sentence that begins with the name of the part."""
-
 SAMPLE = 32
 """Number of rows to compare first; only combinations that give these rows are compared in full."""
 COST = 4
@@ -151,10 +149,8 @@ class Part:
 
 
 def rule_part(shape: Sequence[int], rule: Mask, offset: int, blocks: bool, *, is_whole: bool) -> Part:
-    """Make the part for a rule, with its possible mistakes.
-
-    If the rule `is_whole`, the whole intended mask, transposing and inverting it are mistakes of the whole mask.
-    """
+    """Make the part for a rule, with its possible mistakes. If the rule `is_whole`, the whole intended mask,
+    transposing and inverting it are mistakes of the whole mask."""
     if isinstance(rule, Full):
         states = {"": rule}
     else:
@@ -249,10 +245,8 @@ class Combination:
         return cells.mT if self.whole == "transposed" else cells
 
     def faults(self) -> Iterator[tuple[Part | None, str, Tensor]]:
-        """Yield part (None: the whole mask), name and wrong cells, (B, H, Q, K), of each mistake.
-
-        A mistake that changes no cell that counts is left out if there is another mistake.
-        """
+        """Yield part (None: the whole mask), name and wrong cells, (B, H, Q, K), of each mistake. A mistake that
+        changes no cell that counts is left out if there is another mistake."""
         counts, mistakes = self.upright(self.counts), self.mistakes
         mask = self.cells(mistakes).expand_as(self.may_attend)
         changes = {index: self.cells({index: mistakes[index]}) ^ self.expected for index in mistakes}
@@ -268,9 +262,7 @@ class Combination:
 
 def explain(readings: Sequence[Combination]) -> Combination:
     """Find the combination of one or two mistakes that gives the checked mask, or else the nearest combination.
-
-    `readings` are the combinations without mistakes, in order; see `mask_readings`.
-    """
+    `readings` are the combinations without mistakes, in order; see `mask_readings`."""
     has_one_convention = len({reading.convention for reading in readings}) == 1
     candidates = []
     for reading in readings:

@@ -275,9 +275,7 @@ class _Check:
 
     def _add_moved(self, rule: str, message: str, fix: str, is_open: bool) -> None:
         """Add a finding about outputs that changed: an error, or a note if an error that was found already explains it.
-
-        `is_open` means that the mask lets these outputs see the token, so that a wrong mask explains the change.
-        """
+        `is_open` means that the mask lets these outputs see the token, so that a wrong mask explains the change."""
         explaining = {"late-mask", "softmax-axis"} | ({"broadcast"} if rule == "batch" else set())
         is_note = bool(self.errors) and (is_open or bool(self.errors & explaining))
         fix = "The mask causes this: fix the mask first." if is_note or (is_open and rule != "runs") else fix

@@ -16,10 +16,8 @@ from attnviz.core.errors import InputError, check_no_picture, quoted
 
 MOST_BYTES = 2**27
 """Maximum size of a file, and of an array in a file (128 MB)."""
-
 MOST_TEXT = 2**24
 """Maximum length of a text of numbers, in characters."""
-
 NO_PICKLE = "What torch.save writes is a pickle, which could run code; numpy.savez(file, *layers) writes what is read."
 
 ENDINGS = (".npz", ".npy", ".csv", ".safetensors", ".json", ".txt")
@@ -29,7 +27,6 @@ NAMES = {
     "scores": ("scores", "attn_scores", "attention_scores", "attn_logits"),
 }
 """Names of arrays that imply their kind."""
-
 LAST_NUMBER = re.compile(r"\d{1,9}(?=\D*$)")
 """Pattern of the layer number in the name of an array."""
 
@@ -175,10 +172,8 @@ _WORDS = {"true": "true", "false": "false", "nan": "NaN", "inf": "Infinity", "in
 
 
 def _lists(called: str, text: str) -> Any:
-    """Parse nested lists, as JSON, Python, NumPy and PyTorch write them, or rows, one per line.
-
-    The numbers of a row have commas, semicolons, tabs or blanks between them, and a decimal point.
-    """
+    """Parse nested lists, as JSON, Python, NumPy and PyTorch write them, or rows, one per line. The numbers of a row
+    have commas, semicolons, tabs or blanks between them, and a decimal point."""
     if "..." in text:
         remedy = "print all of them: torch.set_printoptions(threshold=10**6)."
         raise InputError(f"{called} leaves numbers out (...); {remedy}")

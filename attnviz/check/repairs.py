@@ -9,10 +9,8 @@ from attnviz.core.masks import Subsequent
 
 
 def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> str:
-    """Write how to repair a `mistake`, one of `MISTAKES`, with code in the convention of the mask.
-
-    `part` is the wrong part, or None for the whole mask; `values` is the mask as given, (B, H, Q, K).
-    """
+    """Write how to repair a `mistake`, one of `MISTAKES`, with code in the convention of the mask. `part` is the wrong
+    part, or None for the whole mask; `values` is the mask as given, (B, H, Q, K)."""
     is_additive, is_missing = convention == "additive", mistake in ("missing", "open-future")
     if part is None and mistake == "transposed":
         return "Pass mask.mT: rows are queries, columns are keys."

@@ -150,10 +150,8 @@ class _Texts:
             self.starts = pad_ends(self.mask_2d.diff(dim=1) != 0, (1, 0), value=True) & (self.mask_2d != 0)
 
     def findings(self, intent: str | Mask | None) -> Iterator[Finding]:
-        """Check the mask, positions, documents and labels, in this order; `intent` is that of a mask (B, H, Q, K).
-
-        A message that begins with "of" comes after a number of cells: "3 tokens of padding ...".
-        """
+        """Check the mask, positions, documents and labels, in this order; `intent` is that of a mask (B, H, Q, K). A
+        message that begins with "of" comes after a number of cells: "3 tokens of padding ..."."""
         name, mask, fix = self.mask_name, self.mask_2d, "1 = a token, 0 = padding"
         fix = fix if self.pad is None else f"{name} = ({self.name} != {self.pad}).long()"
         if self.is_inverted:

@@ -44,10 +44,8 @@ class TextRun:
 
 
 def transformers_call(model: nn.Module, ids: Tensor, **arguments: Any) -> Any:
-    """Call a model of transformers with the arguments of `same_run`, under the names that its `generate` uses.
-
-    Returns the output, or with a cache the output and the new cache. Packed texts are separated by position_ids only.
-    """
+    """Call a model of transformers with the arguments of `same_run`, under the names that its `generate` uses. Returns
+    the output, or with a cache the output and the new cache. Packed texts are separated by position_ids only."""
     has_positions = "position_ids" in inspect.signature(model.forward).parameters
     if "documents" in arguments and not has_positions:
         raise NotTriedError(f"{type(model).__name__} takes no position_ids, which would separate packed texts.")
