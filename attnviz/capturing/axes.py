@@ -89,8 +89,7 @@ def _matrix_letters(left_dim: int, right_dim: int) -> tuple[str, str, str] | Non
 
 
 def _einsum_letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str] | None:
-    """Read the letters of an einsum equation, with new letters for "..."; None if it is not a product of two tensors,
-    or has no explicit output."""
+    """Read the letters of an einsum equation, new ones for "..."; None unless it is left, right -> explicit output."""
     inputs, arrow, out = equation.replace(" ", "").partition("->")
     sides = inputs.split(",")
     is_diagonal = any(len({*side} - {"."}) < len(side.replace(".", "")) for side in sides)  # a letter occurs twice
@@ -116,11 +115,8 @@ class Lead:
 
     @classmethod
     def of(cls, axes: tuple[int, ...], heads: int | None, module_heads: set[int], batches: set[int]) -> Self:
-        """Determine sentences and heads from the user's `heads`, or from the module's head counts and batch sizes.
-
-        Raises:
-            ShapeError: if one axis may hold heads or sentences and it is not known which.
-        """
+        """Determine sentences and heads from the user's `heads`, or from the module's head counts and batch sizes;
+        raise ShapeError if one axis may hold heads or sentences and it is not known which."""
         counts, total = module_heads if heads is None else {heads}, prod(axes)
         joined_heads = [prod(axes[start:]) for start in range(1, len(axes))]  # if the last axes together hold the heads
         joined_heads = [size for size in joined_heads if size in counts]

@@ -121,8 +121,7 @@ class Call:
 
 
 def score_fields(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[str, Any]:
-    """Make the fields of a call of which only the scores, (B, H, Q, K), are known: they become the bias, and queries
-    and keys are zero, of width 1."""
+    """Make the fields of a call of which only the scores, (B, H, Q, K), are known: as bias, with q and k of zeros."""
     batch, heads, queries, keys = scores.shape
     scores = scores.float() if scores.dtype in HALVES or not scores.is_floating_point() else scores
     query, key = scores.new_zeros(batch, heads, queries, 1), scores.new_zeros(batch, heads, keys, 1)
@@ -148,23 +147,19 @@ def split_mask(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None, str]:
     return (~blocked if bool(blocked.any()) else None), (bias if bool(bias.any()) else None), policy
 
 
-Pass = dict[Site, Call]
-"""The calls of one forward pass, by site."""
-
-
 class Run:
     """The calls of one run of a model: one forward pass, or all passes of a generation with a cache."""
 
-    def __init__(self, first: Pass):
+    def __init__(self, first: dict[Site, Call]):
         # Chains of calls per site: within a chain, each call has the keys of the call before it in its cache.
         self._chains: dict[Site, list[list[Call]]] = {site: [[call]] for site, call in first.items()}
 
     @property
-    def last(self) -> Pass:
+    def last(self) -> dict[Site, Call]:
         """The last call of each site."""
         return {site: chains[-1][-1] for site, chains in self._chains.items()}
 
-    def add(self, calls: Pass) -> bool:
+    def add(self, calls: dict[Site, Call]) -> bool:
         """Add the calls of the next pass if it continues this run; return whether it does. Self-attention decides,
         because cross-attention has the same keys when a text is read again. Without self-attention, as in a recurrent
         decoder, each pass must have one query."""
@@ -185,7 +180,7 @@ class Run:
             chains[-1].append(call)
         return is_same_run
 
-    def joined(self) -> tuple[Pass, list[str]]:
+    def joined(self) -> tuple[dict[Site, Call], list[str]]:
         """Join the passes to one call per site; return the calls, and a message per site that cannot be joined."""
         calls = {site: _join_passes(chains[-1]) for site, chains in self._chains.items()}
         cut = [site for site, chains in self._chains.items() if len(chains) > 1 and self._is_cut(site, chains[-1][0])]
@@ -229,7 +224,7 @@ def used_keys(call: Call) -> int:
     return int(positions[-1]) + 1 if len(positions) else call.shape[3]
 
 
-def _split_into_passes(calls: list[Call]) -> list[Pass]:
+def _split_into_passes(calls: list[Call]) -> list[dict[Site, Call]]:
     """Split calls into forward passes: a new pass begins where the order of sites starts again."""
     order = {site: index for index, site in enumerate(dict.fromkeys(call.site for call in calls))}
     passes: list[dict[Site, dict[int | None, Call]]] = []  # per pass and site, the calls by their head

@@ -130,11 +130,9 @@ def _shape_text(step: Step) -> str:
 
 
 class Capture:
-    """The captured attention of one model.
-
-    Calling a module again begins a new run, also on the same text; a generation with a cache is one run. `sites`,
-    `windows`, `steps` and `unseen` describe the last run. Every map is compared with rows of weights or outputs that
-    the model computed; a map that differs is not shown, and is reported in `unseen`.
+    """The captured attention of one model. Calling a module again begins a new run, also on the same text; a generation
+    with a cache is one run. `sites`, `windows`, `steps` and `unseen` describe the last run. Every map is compared with
+    rows of weights or outputs that the model computed; a map that differs is not shown, and is reported in `unseen`.
 
     Attributes:
         output: last result of the model's forward; None if only parts of the model were called.
@@ -258,8 +256,8 @@ class Capture:
     def _verified_steps(
         self, lengths: Mapping[str, tuple[int, ...]], run: int, is_any: bool = False
     ) -> tuple[tuple[Step, ...], list[str], list[str]]:
-        """Select the steps of a run that agree with the model, at least one unless `is_any`; return the steps, a message
-        per map that cannot be shown, and findings on the other maps."""
+        """Select the steps of a run that agree with the model, at least one unless `is_any`; return the steps, a
+        message per map that cannot be shown, and findings on the other maps."""
         runs = self._join_runs()
         if runs and run not in range(-1, len(runs)):
             raise InputError(f"There is no run {run}: use record(run=0) to record(run={len(runs) - 1}).")

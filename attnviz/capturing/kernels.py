@@ -94,13 +94,9 @@ def captured_output(
     *,
     has_heads: bool = False,
 ) -> Tensor:
-    """Keep an attention call; return its original output, or the output with the edits, (*lead, Q, d_v).
-
-    Args:
-        tensors: query, key and value, (*lead, n, d), where `lead` are the axes of sentences and heads.
-        masks: mask and bias, which broadcast to (*lead, Q, K).
-        has_heads: whether `lead` is certainly (B, H).
-    """
+    """Keep an attention call; return its original output, or the output with the edits, (*lead, Q, d_v). `tensors` are
+    query, key and value, (*lead, n, d); `masks` are mask and bias, which broadcast to (*lead, Q, K). `lead` are the
+    axes of sentences and heads, and certainly (B, H) if `has_heads`."""
     axes = tuple(torch.broadcast_shapes(*(tensor.shape[:-2] for tensor in tensors)))
     lead = Lead(axes, 1, axes) if has_heads else mode.lead(place, axes)
     mask, bias = (lead.fold_mask(tensor) if isinstance(tensor, Tensor) else tensor for tensor in masks)
@@ -192,8 +188,8 @@ def _mask_and_bias(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tup
 
 
 def _flex_bias(score_mod: Callable[..., Tensor], mask_mod: Callable[..., Tensor], query: Tensor, key: Tensor) -> Tensor:
-    """Compute the bias that `score_mod` adds to each cell, with -inf where `mask_mod` is False; raise InputError if
-    `score_mod` does not only add a bias."""
+    """Compute the bias that `score_mod` adds, -inf where `mask_mod` is False; raise InputError if it does not add
+    one."""
     from torch.nn.attention.flex_attention import create_mask
 
     with torch.no_grad():

@@ -109,8 +109,7 @@ class Scores:
         return self.times(operands[0], 1 if name in TIMES else -1)
 
     def plus(self, term: Any, factor: float) -> "Scores | None":
-        """Add a term to the scores; a single number is ignored, as the softmax is invariant to it. None if the term
-        also changes the score of a sink."""
+        """Add a term, ignored if it is a single number (no effect in a softmax); None if it changes a sink, too."""
         if not isinstance(term, Tensor) or not term.dim():
             return self
         term = self.permuted(term)
@@ -266,8 +265,7 @@ def carry(
 def _scores_after(
     before: Scores | str, source: Tensor, func: Callable, name: str, args: tuple, kwargs: dict[str, Any], result: Tensor
 ) -> Scores | str | None:
-    """Find the form of a result that a function computed from `source`, whose form is `before`: new scores, `LOST`, or
-    None if the result is not scores."""
+    """Find what a function made of `source`, which is `before`: new `Scores`, `LOST`, or None if it is not scores."""
     same_shape, scores = result.shape == source.shape, None
     if isinstance(before, Scores):
         if name in JOINS:

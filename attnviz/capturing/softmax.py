@@ -6,6 +6,7 @@ operations in between need not be known.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations
 from math import prod
 from typing import Any
@@ -75,16 +76,11 @@ class Softmax:
             return None
         corner = (slice(2),) * weights.dim()  # compared first: a cheap test that rejects nearly all other tensors
         tolerances = CLOSE if numbers.dtype == weights.dtype else CLOSE_AFTER_CAST
-
-        def is_equal(values: Tensor, expected: Tensor) -> bool:
-            """Compare some cells; unless `is_exact`, zeros count as equal to any weight."""
-            if is_exact:
-                return torch.equal(values, expected)
-            return torch.allclose(values, expected.masked_fill(values == 0, 0), **tolerances)
-
+        is_equal = torch.equal if is_exact else partial(torch.allclose, **tolerances)
         for order in self._orders(numbers):
             values = numbers.permute(order).reshape(weights.shape).to(weights.dtype)
-            if is_equal(values[corner], weights[corner]) and is_equal(values, weights):
+            expected = weights if is_exact else weights.masked_fill(values == 0, 0)
+            if is_equal(values[corner], expected[corner]) and is_equal(values, expected):
                 return order if values.any() or not weights.any() else None
         return None
 
@@ -243,8 +239,7 @@ def _match_values(
 def _keep_unknown_call(
     mode: Tracker, product: Product, side: int, pending: Softmax, order: tuple[int, ...]
 ) -> Tensor | None:
-    """Keep the call of weights whose scores are not tracked; return edited weights to multiply, or None. The arguments
-    are those of `_match_values`."""
+    """Keep the call of weights whose scores are not tracked; arguments and result are those of `_match_values`."""
     (tensor, letters), (values, value_letters) = ((product.sides[i], product.letters[i]) for i in (side, 1 - side))
     place, size_of = mode.place((tensor,)), dict(zip(letters, tensor.shape, strict=True))
     keys, queries = letters[order[-1]], [letter for letter in letters if letter not in value_letters]

@@ -1,12 +1,9 @@
 """Check a mask, weights or scores: find its kind, how it broadcasts, and its errors, each with cells and a repair.
 
-    from attnviz.check import check
-
     report = check(mask, intent="causal", padding=tokens, convention="may-attend", shape=(2, 8, 10, 10))
     report.ok, report.findings, report.repaired
 
-`attnviz.check` is this module, and `check` the function in it. `attnviz.check.reading` reads files and pasted text,
-never a pickle. docs/reference/check.md lists every rule.
+`attnviz.check` is this module, and `check` the function in it. docs/reference/check.md lists every rule.
 """
 
 from collections.abc import Sequence
@@ -39,9 +36,8 @@ def check(
     kind: str | None = None,
     shape: Sequence[int] | None = None,
 ) -> ArrayReport:
-    """Read an array of attention and list its errors.
-
-    Without an intent, a mask is compared with a few usual masks; if it equals none of them, the report asks a question.
+    """Read an array of attention and list its errors. Without an intent, a mask is compared with a few usual masks; if
+    it equals none of them, the report asks a question.
 
     Args:
         array: booleans or numbers, (B, H, Q, K), (H, Q, K), (Q, K) or (K,). A padding mask may be (B, K), as in

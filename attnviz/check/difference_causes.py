@@ -147,14 +147,9 @@ def layers(text_run: TextRun, row: int) -> dict[Site, JoinedCall]:
 def cause(
     run: TextRun, row: int, slots: Tensor, alone: TextRun, ids: Tensor, rerun: Callable[[Tensor], TextRun], bound: float
 ) -> RunResult:
-    """Find why the outputs of a text in a row differ from the text alone, from the first layer that differs.
-
-    Args:
-        slots, ids: slots (columns) of the tokens of the text in the row, and their ids, (n,).
-        alone: run of the text alone.
-        rerun: function that runs ids as one text.
-        bound: largest relative difference of vectors inside a layer that counts as rounding.
-    """
+    """Find why the outputs of a text in a row differ from its run alone, from the first layer that differs. `slots` are
+    the columns of its tokens in the row, and `ids` their ids, (n,). `rerun` runs ids as one text. `bound` is the
+    largest relative difference of vectors inside a layer that counts as rounding."""
     try:
         calls, calls_alone = layers(run, row), layers(alone, 0)
     except AttnvizError as error:

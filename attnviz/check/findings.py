@@ -155,25 +155,16 @@ class ArrayReport(Report):
 
 @dataclass(frozen=True, eq=False)
 class Array:
-    """An array laid out as (B, H, Q, K).
+    """An array laid out as (B, H, Q, K)."""
 
-    Attributes:
-        values: (B, H, Q, K); an axis that the array lacks has size 1.
-        axes: names of the axes that the array has, of `AXES`.
-    """
-
-    values: Tensor
-    axes: tuple[str, ...]
+    values: Tensor  # (B, H, Q, K); an axis that the array lacks has size 1
+    axes: tuple[str, ...]  # names of the axes that the array has, of `AXES`
 
     def findings(
         self, rule: str, severity: str, message: str, fix: str = "", cells: Tensor | None = None, noun: str = ""
     ) -> list[Finding]:
-        """Make a list with one finding about the True cells; an empty list if `cells` are given and none is True.
-
-        Args:
-            cells: affected cells, boolean (B, H, Q, K), or (B, H, Q) for rows; None for a finding without cells.
-            noun: noun for a cell, put with its number before the message: "3 rows" + " with only NaN: ...".
-        """
+        """Make a list with one finding about the True cells, boolean (B, H, Q, K), or (B, H, Q) for rows; empty if none
+        is True. A `noun` is put with the number of cells before the message: "3 rows" + " with only NaN: ..."."""
         if cells is None:
             return [Finding(rule, severity, message, fix)]
         number = int(cells.count_nonzero())

@@ -115,11 +115,8 @@ def _change_tokens(
     source: Source, edits: Edits, before: Record, positions: list[int], report: Callable[[int, int], object]
 ) -> tuple[Tensor, float, list[int]]:
     """Change the token at each of the positions of the text that the model (or its decoder) reads, one at a time.
-
-    Returns:
-        Change of each output, (n, n), float64, NaN in columns without any change; the noise; and the positions where
-        every replacement changed the mask itself, such as a separator between documents.
-    """
+    Return the change of each output, (n, n), float64, NaN in columns without any change; the noise; and the positions
+    where every replacement changed the mask itself, such as a separator between documents."""
     sentence, noise, of_mask = before.read[0], 0.0, []
     size = len(sentence.tokens)
     moved, batch_size = torch.full((size, size), torch.nan, dtype=torch.float64), max(1, 1024 // size - 3)
@@ -194,13 +191,8 @@ def _reachable_tokens(layers: Iterable[Tensor]) -> Tensor:
 
 def _promise(unedited: Record, edit: Mask | None, kind: str, promised: Mask | None) -> tuple[Tensor, str]:
     """Compute on which tokens each output may depend through all layers, boolean (n, n), and describe the promised
-    mask: "window (1 before, 0 after), through 2 layers".
-
-    Args:
-        unedited: run of the model without edits, whose masks are promised even if the edits switch them off.
-        edit: mask of the edits for the compared kind.
-        promised: mask to promise instead of the masks of the model and the edits.
-    """
+    mask: "window (1 before, 0 after), through 2 layers". It is the mask of the `unedited` run (even if the edits switch
+    it off) together with the mask of the edits, `edit`; or the mask `promised`, if that is given."""
     layers, names, steps = [], [], [step for step in unedited.steps if step.site.kind == kind]
     for step in steps:
         cells = open_cells(step)

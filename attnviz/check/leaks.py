@@ -131,11 +131,7 @@ class LeakTest:
 
 
 def leak_test_function(
-    attend: Callable[[Tensor, Tensor, Tensor, Any], Any],
-    mask: Mask,
-    n: int,
-    *,
-    keys: int | None = None,
+    attend: Callable[[Tensor, Tensor, Tensor, Any], Any], mask: Mask, n: int, *, keys: int | None = None
 ) -> LeakTest:
     """Test an attention function: change the key and value at each position, and compare the output of each query.
 

@@ -15,12 +15,7 @@ from attnviz.core.amounts import counted
 
 def check_mask(grid: Array, stated: str | None, intent: Intent | None, tokens: Tensor | None) -> ArrayReport:
     """Check a mask, (B, H, Q, K): its numbers, the intent that it fits best, its mistakes, and all other wrong cells.
-
-    Args:
-        stated: convention of the mask; None to infer it.
-        intent: intended mask; None to try the usual masks.
-        tokens: (B, K), True at tokens; None if padding is unknown.
-    """
+    Without a `stated` convention it is inferred, and without an intent, usual masks are tried; `tokens` is (B, K)."""
     mask, names, shape = grid.values, conventions_of(grid.values, stated), tuple(grid.values.shape)
     findings = [*_find_values(grid, stated)]
     if any(finding.severity == "error" and finding.rule != "weak-fill" for finding in findings):

@@ -83,14 +83,8 @@ def kind_or_mask(text: str) -> str | Mask:
 
 
 def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[Intent | None]:
-    """List the six usual masks in the order in which they are tried, with parameters inferred from the given mask; None
-    where the mask does not determine the parameter.
-
-    Args:
-        may_attend: given mask, boolean (B, H, Q, K), True = may attend.
-        tokens: (B, K), True at tokens; None without padding.
-        offset: position of the first query.
-    """
+    """List the six usual masks in the order in which they are tried, with parameters inferred from the given mask, (B,
+    H, Q, K); None where the mask does not determine them. `offset` is the position of the first query."""
     (queries, keys), rows, causal = may_attend.shape[2:], may_attend.any(1), Subsequent()
     window = prefix = packed_decoder = packed_encoder = None
     first, last, text_rows = 0, queries - 1 + offset, rows
@@ -287,12 +281,8 @@ def explain(readings: Sequence[Combination]) -> Combination:
 
 def mask_readings(masks: dict[str, Tensor], intent: Intent | None, tokens: Tensor | None) -> Iterator[Combination]:
     """Yield the possible readings of a mask (convention, offset, intent and padding) in order, still without mistakes.
-
-    Args:
-        masks: mask per possible convention, boolean (B, H, Q, K), True = may attend.
-        intent: intended mask, which may include padding; None to try each of the usual masks.
-        tokens: (B, K), True at tokens, if padding was given; else a usual mask is also tried with inferred padding.
-    """
+    `masks` has the mask per possible convention, (B, H, Q, K), True = may attend. Without an intent, usual masks are
+    tried; without `tokens`, (B, K), they are also tried with padding inferred from the mask."""
     batch, _, queries, keys = shape = next(iter(masks.values())).shape
     intended = Full() if intent is None else intent.mask
     operands = intended.masks if isinstance(intended, And) else [intended]

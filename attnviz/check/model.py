@@ -85,10 +85,9 @@ def check_model(
     targets: tuple[Sentence, ...] = (),
     report: Callable[[int, int], object] = lambda done, of: None,
 ) -> ModelReport:
-    """Check the masks of a model, and whether its outputs change with another token, padding or another text.
-
-    The masks come from a batch of the text and a longer one, so that they include padding if the model supports it.
-    Outputs are not compared if two runs on the same input differ.
+    """Check the masks of a model, and whether its outputs change with another token, padding or another text. The masks
+    come from a batch of the text and a longer one, so that they include padding if the model supports it. Outputs are
+    not compared if two runs on the same input differ.
 
     Args:
         text: text to run; by default the first example of the source.
@@ -180,8 +179,7 @@ class _Check:
         return {finding.rule for finding in self.findings if finding.severity == "error"}
 
     def name(self, site: Site) -> str:
-        """Name an attention call as the source does, but with "decoder" in place of "encoder" in a causal model that
-        reads a single text."""
+        """Name an attention call as the source does, but "decoder", not "encoder", in a causal model of one text."""
         name = self.source.site_name(site)
         is_decoder = self.is_causal and self.kind == "encoder" and not self.record.targets
         return name.replace("encoder", "decoder", 1) if is_decoder else name

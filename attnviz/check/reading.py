@@ -19,7 +19,6 @@ MOST_BYTES = 2**27
 MOST_TEXT = 2**24
 """Maximum length of a text of numbers, in characters."""
 NO_PICKLE = "What torch.save writes is a pickle, which could run code; numpy.savez(file, *layers) writes what is read."
-
 ENDINGS = (".npz", ".npy", ".csv", ".safetensors", ".json", ".txt")
 NAMES = {
     "mask": ("mask", "attn_mask", "attention_mask", "key_padding_mask", "padding_mask", "causal_mask", "may_attend"),
@@ -33,24 +32,15 @@ LAST_NUMBER = re.compile(r"\d{1,9}(?=\D*$)")
 
 @dataclass(frozen=True, eq=False)
 class ArrayFile:
-    """Arrays and texts from a file or a pasted text.
+    """Arrays and texts from a file or a pasted text."""
 
-    Attributes:
-        name: name of the file.
-        arrays: arrays by name; a single array without a name has the name "".
-        texts: lists of texts by name, such as tokens.
-    """
-
-    name: str
-    arrays: dict[str, np.ndarray | Tensor]
-    texts: dict[str, np.ndarray] = field(default_factory=dict)
+    name: str  # name of the file
+    arrays: dict[str, np.ndarray | Tensor]  # by name; a single array without a name has the name ""
+    texts: dict[str, np.ndarray] = field(default_factory=dict)  # lists of texts by name, such as tokens
 
     def chosen(self, name: str | None = None) -> dict[str, np.ndarray | Tensor]:
-        """Select arrays: by name; else the arrays whose names imply a kind, the only array, or numbered layers.
-
-        Raises:
-            InputError: if there is no such array, or the choice is not clear; the message lists the arrays.
-        """
+        """Select arrays: by name; else the arrays whose names imply a kind, the only array, or numbered layers. Raise
+        InputError if there is no such array, or the choice is not clear; the message lists the arrays."""
         listed = ", ".join(quoted(key) for key in list(self.arrays)[:20])
         if name is not None:
             if name not in self.arrays:
@@ -81,11 +71,8 @@ def kind_by_name(name: str) -> str | None:
 
 
 def read_file(name: str, content: bytes) -> ArrayFile:
-    """Read the arrays from the content of a file; the ending of its name gives the format.
-
-    Raises:
-        InputError: if the file cannot be read, with the reason.
-    """
+    """Read the arrays from the content of a file, in the format that its name ends with; raise InputError if that
+    fails, with the reason."""
     ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), None)
     if ending is None:
         check_no_picture(name)
@@ -144,11 +131,8 @@ def _read_numpy(name: str, content: bytes) -> dict[str, np.ndarray]:
 
 
 def read_text(text: str, name: str = "") -> ArrayFile:
-    """Read pasted numbers: CSV, numbers with blanks between them, nested lists of JSON or Python, or a printed tensor.
-
-    Raises:
-        InputError: if the text cannot be read, with the reason.
-    """
+    """Read pasted numbers: CSV, numbers with blanks between them, nested lists of JSON or Python, or a printed tensor;
+    raise InputError if that fails, with the reason."""
     called, name = quoted(name) if name else "The text", name or "the text"
     if len(text) > MOST_TEXT:
         raise InputError(f"{called} has {len(text):,} characters; at most {MOST_TEXT:,} are read.")

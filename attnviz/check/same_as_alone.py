@@ -1,8 +1,4 @@
-"""Compare each text run alone with the same text in a padded batch, a packed row, a cache or chunks.
-
-test = attnviz.same_run(model, ["the cat sat", "on the mat"], tokenizer=tokenizer)
-print(*test.lines(), sep="\n")
-"""
+"""Compare each text run alone with the same text in a padded batch, a packed row, a cache or chunks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -128,8 +124,7 @@ def same_run(
 
 def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[TextRun]]:
     """Run each text alone twice, and once in float64 if the model can be copied; half precision becomes float32 first.
-    Return the runner with `sites` and `bound`, and the first run of each text.
-    """
+    Return the runner with `sites` and `bound`, and the first run of each text."""
     weights = [tensor for tensor in runner.model.parameters() if tensor.is_floating_point()]
     count, dtype = sum(tensor.numel() for tensor in weights), weights[0].dtype if weights else torch.float32
     if torch.finfo(dtype).bits < 32 and 4 * count <= MOST_COPIED:  # 4 bytes per number in float32
@@ -159,8 +154,7 @@ def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Te
 
 
 def _compare_run(run: str, runner: Runner, documents: list[Tensor], alone: list[TextRun]) -> RunResult:
-    """Run the texts in one way, and compare each with its run alone: report the largest difference, and the cause for
-    the first text that differs."""
+    """Run the texts in one way, and compare each with its run alone; find the cause for the first that differs."""
     largest, first = 0.0, None
     try:
         for text_run in runner.runs(run, documents):
@@ -189,10 +183,7 @@ def batch_test(
     source: Source, text: str, edits: Edits = Edits(), name: Callable[[Site], str] | None = None
 ) -> Iterator[RunResult]:
     """Compare a text run alone with a run with padding after it ("padding"), and with runs as first and last text of a
-    batch with a longer text ("batch"). The decoder input stays the same.
-
-    Args:
-        name: function that names an attention call; by default `source.site_name`.
+    batch with a longer text ("batch"). The decoder input stays the same. `name` names an attention call.
 
     Raises:
         InputError: if the model takes no text of twice the length.

@@ -26,11 +26,7 @@ DIVIDE = "Pass restarting position_ids and no {mask}, or a mask of (B, 1, n, n).
 
 @dataclass(frozen=True)
 class BatchReport(Report):
-    """Findings about a batch.
-
-    Attributes:
-        shapes: shapes of the arrays, by name.
-    """
+    """Findings about a batch, with the `shapes` of its arrays by name."""
 
     shapes: dict[str, tuple[int, ...]]
 
@@ -95,14 +91,8 @@ def _is_target(ids: Tensor, labels: Tensor) -> bool:
 
 
 class _Texts:
-    """Input of an encoder or a decoder, (B, n), with its padding and its packed documents.
-
-    Args:
-        arrays: `attention_mask`, (B, n) or (B, H, Q, K), `position_ids` and `labels`.
-        names: names of the ids and their mask, for messages.
-        pad: id of padding; None to use the only id that the mask blocks.
-        padded: False if no token is padding.
-    """
+    """Input of an encoder or a decoder, ids (B, n), with its padding and its packed documents; `arrays` has
+    `attention_mask`, (B, n) or (B, H, Q, K), `position_ids` and `labels`, `names` the names of ids and mask."""
 
     def __init__(
         self, ids: Tensor, arrays: dict[str, Tensor | None], names: tuple[str, str], pad: int | None, padded: bool
@@ -150,8 +140,7 @@ class _Texts:
             self.starts = pad_ends(self.mask_2d.diff(dim=1) != 0, (1, 0), value=True) & (self.mask_2d != 0)
 
     def findings(self, intent: str | Mask | None) -> Iterator[Finding]:
-        """Check the mask, positions, documents and labels, in this order; `intent` is that of a mask (B, H, Q, K). A
-        message that begins with "of" comes after a number of cells: "3 tokens of padding ..."."""
+        """Check mask, positions, documents and labels; a message such as "of padding ..." comes after "3 tokens"."""
         name, mask, fix = self.mask_name, self.mask_2d, "1 = a token, 0 = padding"
         fix = fix if self.pad is None else f"{name} = ({self.name} != {self.pad}).long()"
         if self.is_inverted:

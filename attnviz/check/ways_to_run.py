@@ -121,15 +121,10 @@ class Runner:
     def run(
         self, text: Tensor, ids: Tensor, starts: Sequence[int] = (0,), is_cached: bool = False, **arguments: Tensor
     ) -> TextRun:
-        """Run the model on ids (B, S) and capture its attention.
+        """Run the model on ids (B, S), with one forward pass from each of `starts`, and capture its attention.
 
-        Args:
-            text: number of the text at each id, (B, S), or `PADDING`.
-            starts: first id of each forward pass.
-            arguments: arguments of the call, (B, S), which are cut like the ids; see `call` of `same_run`.
-
-        Raises:
-            InputError: if the code of the model raises an error, or its output does not have one vector per token.
+        `text` is the number of the text at each id, or `PADDING`; `arguments`, (B, S), are cut like the ids. Raise
+        InputError if the code of the model raises an error, or its output does not have one vector per token.
         """
         outputs, passes, device = [], [], next(self.model.parameters(), ids).device
         arguments = {name: tensor.to(device) for name, tensor in arguments.items() if self.takes(name)}
@@ -159,14 +154,9 @@ class Runner:
         return self.run(torch.full((1, len(ids)), text), ids[None])
 
     def runs(self, way: str, documents: Sequence[Tensor]) -> Iterator[TextRun]:
-        """Run texts, given as their ids, in one way; see `runs` of `same_run`.
-
-        A single text is packed after its own tokens in another order. If all lengths are equal, a padded batch also has
-        a text that is two tokens longer; "written" reads half of the shortest text token by token.
-
-        Raises:
-            NotTriedError: if the model does not support this way, or there is nothing to try.
-        """
+        """Run texts, given as their ids, in one way; see `runs` of `same_run`. A single text is packed after its own
+        tokens in another order. If all lengths are equal, a padded batch also has a text that is two tokens longer;
+        "written" reads half of the shortest text token by token. Raise NotTriedError if there is nothing to try."""
         unneeded = set() if self.pad is None else {"tokens"}  # the model recognizes padding by its id
         if missing := sorted(name for name in NEEDS[way] - unneeded if not self.takes(name)):
             raise NotTriedError(f"The call of the model takes no {missing[0]}; give call=, a function that does.")
