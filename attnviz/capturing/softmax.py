@@ -34,7 +34,7 @@ CLOSE_AFTER_CAST = {"atol": 1e-6, "rtol": 1e-2, "equal_nan": True}
 
 @dataclass(eq=False)
 class Softmax:
-    """A softmax of the model, kept until its weights are multiplied by values ("meet values")."""
+    """A softmax of the model, kept until its weights are multiplied by values (in messages: "meet values")."""
 
     name: str  # name of the module that called it
     shape: tuple[int, ...]
@@ -50,7 +50,7 @@ class Softmax:
 
     @property
     def sentence(self) -> str:
-        """What the module did, and why its weights cannot be shown."""
+        """Message that names the softmax, and says why its weights cannot be shown."""
         shape = " x ".join(map(str, self.shape))
         why_not = self.why_not or "its weights meet no values, or are changed after the softmax"
         return f"{self.name} takes a softmax of {shape}, and {why_not}"

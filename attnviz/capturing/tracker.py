@@ -28,13 +28,14 @@ class Tracker:
 
     def __init__(self, model: nn.Module, edits: Edits, heads: int | None, sites: Mapping[Site, str]):
         self.edits, self.heads = edits, heads
-        self.captured, self.tracked = Capture(type(model).__name__, edits), WeakTensorKeyDictionary()
+        self.captured = Capture(type(model).__name__, edits)
+        self.tracked = WeakTensorKeyDictionary()  # what is known of the tensors of the model: see `scores.carry`
         names = {site: "" if name == self.captured.name else name for site, name in sites.items()}
         self._places, self._sites, self._thread = Places(model), Sites(names), threading.get_ident()
-        self.softmaxes: list[Any] = []
-        self._last: tuple[CallPlace, Call] | None = None
-        self._latest: dict[Site, Call] = {}
-        self._order_unknown: tuple[Call, Tensor] | None = None
+        self.softmaxes: list[Any] = []  # each a `Softmax` whose weights may still be multiplied by values
+        self._last: tuple[CallPlace, Call] | None = None  # the call before
+        self._latest: dict[Site, Call] = {}  # the last call of each site
+        self._order_unknown: tuple[Call, Tensor] | None = None  # see `await_order`
 
     def place(self, tensors: tuple[Tensor, ...]) -> CallPlace | None:
         """Find the place of the current call in the model; None if the call cannot be captured. Raise AttnvizError for
@@ -163,17 +164,19 @@ class Tracker:
         """Refuse a call that attends to only a part of the input of its module: windows that are on the axis of heads,
         or one of several calls that a method makes for pieces of the input."""
         (batch, heads, queries, _), name = call.shape, call.name or "the model"
-        for sentences, length in text_shapes(place.frame) if heads not in {1, *self.num_heads()} else ():
-            if queries < length and length % queries == 0 and batch * heads * queries == sentences * length:
-                call.refused = f"{name} attends within windows of {queries} of its {length} positions, not over all"
+        if heads not in {1, *self.num_heads()}:  # the axis of heads may hold windows
+            for sentences, length in text_shapes(place.frame):
+                if queries < length and length % queries == 0 and batch * heads * queries == sentences * length:
+                    problem = f"attends within windows of {queries} of its {length} positions, not over all"
+                    call.refused = f"{name} {problem}"
         last_place, last_call = self._last or (place, None)
         if last_call is None or last_call.passed != call.passed or call.weights_only:
             return
-        frames = [(place.frame, last_place.frame)]
+        frames = [(place.frame, last_place.frame)]  # of this call and the last one: the same if one method makes both
         if place.above and last_place.above and place.module is last_place.module:
             frames.append((place.above[1], last_place.above[1]))
-        input_sizes = next((text_shapes(frame) for frame, last_frame in frames if frame is last_frame), ())
-        if input_sizes and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in input_sizes):
+        shapes = [text_shapes(frame) for frame, last_frame in frames if frame is last_frame]
+        if shapes and shapes[0] and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in shapes[0]):
             for piece in (call, last_call):
                 piece.refused = f"{piece.name or 'the model'} computes attention in pieces, not as one map"
 

@@ -127,7 +127,7 @@ def _mask_report(
 
 
 def _expand_texts(values: Tensor, tokens: Tensor | None, intent: Intent | None) -> Tensor:
-    """Expand an array, (B, H, Q, K), to one entry per text of `tokens`; raise InputError if the two do not fit."""
+    """Expand an array, (B, H, Q, K), to the batch size of `tokens`, (B, K); raise InputError if sizes do not fit."""
     if tokens is not None:
         batch, keys = tokens.shape
         if values.shape[2:] == (keys, 1):  # one column holds for all keys

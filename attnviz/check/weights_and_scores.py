@@ -62,7 +62,7 @@ def check_weights(grid: Array, intent: Intent | None, tokens: Tensor | None, sum
 
 
 def check_scores(grid: Array, intent: Intent | None, tokens: Tensor | None) -> ArrayReport:
-    """Check scores, (B, H, Q, K): report their errors, and whether they hide the future; `tokens` is True, (B, K)."""
+    """Check scores, (B, H, Q, K): report errors, and whether they hide the future; `tokens`, (B, K), is not padding."""
     scores, findings = grid.values, []
     fix = "Look for NaN in queries and keys: an empty row of the layer before, or numbers too large for float16."
     findings += grid.findings("nan", "error", "Some scores are NaN.", fix, scores.isnan())
