@@ -81,8 +81,7 @@ def is_learned(tensor: Tensor) -> bool:
 
 
 def _matrix_letters(left_dim: int, right_dim: int) -> tuple[str, str, str] | None:
-    """Name the axes of left @ right by letters: common axes, then QD, DK and QK; None if a side is a vector. `left_dim`
-    and `right_dim` are the numbers of axes. Common axes are aligned from the right, as in broadcasting."""
+    """Name the axes of left @ right by letters, from their numbers of axes; None if a side is a vector."""
     common = ascii_letters[: max(left_dim, right_dim) - 2]
     left, right = (common[len(common) - (dim - 2) :] for dim in (left_dim, right_dim))
     return (f"{left}QD", f"{right}DK", f"{common}QK") if min(left_dim, right_dim) > 1 else None

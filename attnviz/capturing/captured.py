@@ -6,7 +6,8 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from attnviz.capturing.call import BOUND, Call, Run, difference, runs_of, scale_findings
+from attnviz.capturing.call import Call, Run, runs_of
+from attnviz.capturing.verify import BOUND, difference, scale_findings
 from attnviz.core.amounts import counted
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError, quoted

@@ -14,9 +14,10 @@ from torch import Tensor
 from torch.nn.functional import multi_head_attention_forward, scaled_dot_product_attention
 
 from attnviz.capturing.axes import Lead
-from attnviz.capturing.call import BLOCKED, Sample, split_mask
+from attnviz.capturing.call import BLOCKED, split_mask
 from attnviz.capturing.call_site import CallPlace, hides_future, text_shapes
 from attnviz.capturing.tracker import Tracker
+from attnviz.capturing.verify import Sample
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Documents, Mask, Subsequent, Window
 from attnviz.core.scoring import Scoring
@@ -162,8 +163,7 @@ def _arguments(func: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str,
 def _move_heads_first(tensor: Tensor, arguments: dict[str, Any]) -> Tensor:
     """Transpose (B, n, H, d), or (n, H, d) if documents are packed, to (B, H, n, d), the order of flex_attention."""
     tensor = tensor[None] if "ends" in arguments else tensor
-    is_flex_attention = "score_mod" in arguments
-    return tensor if is_flex_attention else tensor.transpose(1, 2)
+    return tensor if "score_mod" in arguments else tensor.transpose(1, 2)
 
 
 def _mask_and_bias(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tuple[Mask | Tensor | None, Tensor | None]:

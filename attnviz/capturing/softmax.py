@@ -1,8 +1,6 @@
-"""Capture the softmax. Its weights are attention if they are later multiplied by values.
-
-Edits act on the scores. The product with the values is recognized by comparing its numbers with the weights, so the
-operations in between need not be known.
-"""
+"""Capture the softmax. Its weights are attention if they are later multiplied by values. Edits act on the scores. The
+product with the values is recognized by comparing its numbers with the weights, so the operations in between need not be
+known."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -15,10 +13,11 @@ import torch
 from torch import Tensor
 
 from attnviz.capturing.axes import Lead, Product, is_learned, is_plain, read_product
-from attnviz.capturing.call import BLOCKED, Call, Sample, score_fields
+from attnviz.capturing.call import BLOCKED, Call, score_fields
 from attnviz.capturing.call_site import CallPlace, hides_future
 from attnviz.capturing.scores import LOST, Scores, compact, empty_rows_of
 from attnviz.capturing.tracker import Tracker
+from attnviz.capturing.verify import Sample
 from attnviz.core.errors import ShapeError
 from attnviz.core.scoring import Scoring
 

@@ -78,8 +78,7 @@ class Tracker:
         self.captured.softmaxes.append(softmax)
 
     def find_softmax(self, tensor: Tensor) -> tuple[Any, tuple[int, ...]] | None:
-        """Find the softmax whose weights a tensor holds, and the axis order of the tensor (see `Softmax.find`). A
-        softmax whose weights were not yet multiplied by values is tried first."""
+        """Find the softmax whose weights a tensor holds, and its axis order; weights without values are tried first."""
         if not self.softmaxes or bool(tensor.detach().amin() < 0):
             return None
         candidates = sorted(self.softmaxes, key=lambda softmax: softmax.is_met)

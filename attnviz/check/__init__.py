@@ -54,7 +54,7 @@ def check(
         InputError: if the array holds no numbers or more than `MOST_CELLS`, or an option has an unknown value.
     """
     tensor = real_tensor(array)
-    dims, scores_shape = tuple(tensor.shape), None if shape is None else tuple(shape)
+    dims, full_shape = tuple(tensor.shape), None if shape is None else tuple(shape)
     if prod(dims) > MOST_CELLS:
         raise InputError(f"The array has {prod(dims):,} cells; at most {MOST_CELLS:,} are checked. Check a part of it.")
     if not 1 <= len(dims) <= 4:
@@ -62,9 +62,8 @@ def check(
         raise ShapeError(f"The array has {len(dims)} axes, {dims}; attention has (B, H, Q, K), or fewer. {more}.")
     if not tensor.numel():
         raise ShapeError(f"The array has shape {dims}, and so no cells to check.")
-    if scores_shape and (len(scores_shape) != 4 or not all(isinstance(n, int) and n > 0 for n in scores_shape)):
-        given = quoted(scores_shape)
-        raise InputError(f"The shape of the scores is four whole numbers above 0, B,H,Q,K; given {given}.")
+    if full_shape and (len(full_shape) != 4 or not all(isinstance(n, int) and n > 0 for n in full_shape)):
+        raise InputError(f"The shape of the scores is four whole numbers above 0, B,H,Q,K; given {quoted(full_shape)}.")
     original = tensor
     if tensor.is_floating_point() and tensor.element_size() < 2:  # PyTorch lacks most operations for float8
         tensor = tensor.float()
@@ -80,9 +79,9 @@ def check(
     torch.set_num_threads(1)  # for such short sums, several threads are ten times slower
     try:
         if kind == "mask":
-            report = _mask_report(tensor, convention, intended, tokens, scores_shape)
+            report = _mask_report(tensor, convention, intended, tokens, full_shape)
         else:
-            values, axes, shape_findings = align(tensor, kind, scores_shape)
+            values, axes, shape_findings = align(tensor, kind, full_shape)
             values = values.double() if values.dtype is torch.float64 else values.float()
             grid = Array(_expand_texts(values, tokens, intended), axes)
             if kind == "weights":
@@ -94,7 +93,7 @@ def check(
         if report.repaired is not None and report.faults:  # convert from True = may attend, and check the result
             write = {"additive": to_additive, "zero-is-masked": torch.Tensor.long, "true-is-masked": torch.logical_not}
             repaired = write.get(report.convention, torch.clone)(report.repaired)
-            new_report = _mask_report(repaired, report.convention, intended, tokens, scores_shape)
+            new_report = _mask_report(repaired, report.convention, intended, tokens, full_shape)
             repaired = None if new_report.question or new_report.faults else repaired
     finally:
         torch.set_num_threads(threads)

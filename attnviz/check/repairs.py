@@ -36,8 +36,7 @@ def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> 
 
 
 def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
-    """Write the code that makes the right cells of a part, True = masked if `is_masked`, else True = may attend; also
-    return a phrase that explains the code."""
+    """Write code for the right cells of a part (True = masked if `is_masked`), and a phrase that explains its names."""
     *_, queries, keys = part.shape
     if part.rule is None:  # padding
         name, compared = ("padding", "==") if is_masked else ("tokens", "!=")

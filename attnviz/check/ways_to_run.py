@@ -121,11 +121,9 @@ class Runner:
     def run(
         self, text: Tensor, ids: Tensor, starts: Sequence[int] = (0,), is_cached: bool = False, **arguments: Tensor
     ) -> TextRun:
-        """Run the model on ids (B, S), with one forward pass from each of `starts`, and capture its attention.
-
-        `text` is the number of the text at each id, or `PADDING`; `arguments`, (B, S), are cut like the ids. Raise
-        InputError if the code of the model raises an error, or its output does not have one vector per token.
-        """
+        """Run the model on ids (B, S), with one forward pass from each of `starts`, and capture its attention. `text`
+        is the number of the text at each id, or `PADDING`; `arguments`, (B, S), are cut like the ids. Raise InputError
+        if the code of the model raises an error, or its output does not have one vector per token."""
         outputs, passes, device = [], [], next(self.model.parameters(), ids).device
         arguments = {name: tensor.to(device) for name, tensor in arguments.items() if self.takes(name)}
         cache = {"cache": None} if is_cached else {}
