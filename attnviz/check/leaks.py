@@ -1,5 +1,5 @@
-"""Result of a leak test: how outputs changed with each token, compared with the mask that should hide the token; and the
-leak test of a function that computes attention (`attnviz.leak_test` tests a whole model)."""
+"""Result of a leak test: how outputs changed with each token, compared with the mask that should hide the token; and
+the leak test of a function that computes attention (`attnviz.leak_test` tests a whole model)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
