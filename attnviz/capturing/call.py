@@ -209,8 +209,10 @@ def _join_heads(heads: dict[int | None, Call]) -> Call | None:
         for call in calls:
             call.refused = f"the heads of {call.name or 'the model'} differ in shape or scale, so they form no map"
         return None
-    values = [sample.values for call in calls for sample in call.samples[:1]]
-    samples = (replace(calls[0].samples[0], values=torch.cat(values, 1)),) if len(values) == len(calls) else ()
+    samples = ()
+    if all(call.samples for call in calls):  # a single call has one sample
+        values = torch.cat([call.samples[0].values for call in calls], 1)
+        samples = (replace(calls[0].samples[0], values=values),)
     return replace(_concatenate(calls, 1), head=None, samples=samples)
 
 

@@ -48,8 +48,7 @@ class Scores:
     @classmethod
     def of(cls, product: Product, dtype: torch.dtype, factor: float, heads: Callable[[], set[int]]) -> Self | None:
         """Interpret a product as scores; None unless one axis of each side, queries or keys, is absent from the other.
-        `factor` is the number by which the sides were multiplied before; `heads` gives the possible numbers of
-        heads."""
+        `factor` is the number by which the sides were multiplied; `heads` gives the possible numbers of heads."""
         left, right, out = product.letters
         summed = "".join(letter for letter in left if letter in right and letter not in out)
         only_left = [letter for letter in out if letter not in right]

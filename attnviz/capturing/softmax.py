@@ -1,6 +1,5 @@
-"""Capture the softmax. Its weights are attention if they are later multiplied by values. Edits act on the scores. The
-product with the values is recognized by comparing its numbers with the weights, so the operations in between need not
-be known."""
+"""Capture the softmax, whose weights are attention if they are later multiplied by values; edits act on its scores. The
+product with the values is recognized by its numbers, so the operations in between need not be known."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

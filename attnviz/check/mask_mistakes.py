@@ -85,7 +85,7 @@ def kind_or_mask(text: str) -> str | Mask:
 def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[Intent | None]:
     """List the six usual masks in the order in which they are tried, with parameters inferred from the given mask, (B,
     H, Q, K); None where the mask does not determine them. `offset` is the position of the first query."""
-    (queries, keys), rows, causal = may_attend.shape[2:], may_attend.any(1), Subsequent()
+    (queries, keys), rows, causal = may_attend.shape[2:], may_attend.any(1), Subsequent()  # rows: open in any head
     window = prefix = packed_decoder = packed_encoder = None
     first, last, text_rows = 0, queries - 1 + offset, rows
     if tokens is not None and queries == keys:  # infer parameters from the longest text
@@ -198,7 +198,7 @@ class Combination:
     offset: int  # position of the first query
     tokens: Tensor | None  # (B, K), True at tokens; None without padding
     parts: Sequence[Part]  # rules of the intended mask, then padding, then a causal part that is not intended
-    mistakes: dict[int, str] = field(default_factory=dict)  # by the index of the part
+    mistakes: dict[int, str] = field(default_factory=dict)  # by the index of the part in `parts`
     whole: str = ""  # mistake of the whole mask, "inverted" or "transposed"; "" for none
 
     @property

@@ -154,10 +154,10 @@ def _looks_causal(is_open: Tensor) -> bool:
     queries, keys = is_open.shape[2:]
     is_used = is_open.any(2, keepdim=True) & is_open.any(3, keepdim=True)
     ahead, behind = is_used & future(queries, keys), is_used & ~future(queries, keys)
-    hides_per_head = (is_open & ahead).sum((0, 2, 3)) <= ahead.sum((0, 2, 3)) / 10
-    is_past_open = int((is_open & behind).count_nonzero()) >= int(behind.count_nonzero()) / 2
+    hides_per_head = 10 * (is_open & ahead).sum((0, 2, 3)) <= ahead.sum((0, 2, 3))  # at most a tenth is open
+    is_past_open = 2 * int((is_open & behind).count_nonzero()) >= int(behind.count_nonzero())
     has_past = bool(ahead.any()) and queries > (1 if queries == keys else 2)
-    return has_past and is_past_open and int(hides_per_head.sum()) >= len(hides_per_head) / 2
+    return has_past and is_past_open and 2 * int(hides_per_head.sum()) >= len(hides_per_head)
 
 
 def _intended_mask(mask: Mask, is_open: Tensor) -> tuple[Tensor, bool]:
