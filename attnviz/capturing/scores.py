@@ -1,8 +1,5 @@
-"""Track how a model computes its scores: product of queries and keys, factor, softcap and added terms.
-
-Only factors and terms are tracked. Other operations are checked numerically at the softmax: the tracked parts and a
-mask must reproduce the scores.
-"""
+"""Track how a model computes its scores: product of queries and keys, factor, softcap and added terms. Other operations
+are not tracked, but checked at the softmax: the tracked parts and a mask must reproduce the scores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

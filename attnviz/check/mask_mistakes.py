@@ -8,8 +8,7 @@ Among combinations with equally few mistakes, the first in this order is chosen:
 the last query at the last key before the first query at the first key; no padding before padding inferred from the
 mask; mistakes in parts before mistakes of the whole mask; parts in the order of the intent, then padding, then an
 unintended causal part; mistakes in the order of `rule_part` and `padding_part`; inverted before transposed. If no
-combination gives all rows that count, the nearest one is chosen, with the cells that differ.
-"""
+combination gives all rows that count, the nearest one is chosen, with the cells that differ."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace

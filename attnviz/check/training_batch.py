@@ -129,10 +129,14 @@ class _Texts:
         numbers = set() if self.mask_2d is None else {*self.mask_2d.unique().tolist()}
         self.are_flags = numbers <= {0, 1}
         self.is_numbered = {1, 2} <= numbers and all(number >= 0 and number % 1 == 0 for number in numbers)
-        # First tokens of documents, (B, n): where positions restart after the first token, or the mask's number changes
+        self._find_documents()
+
+    def _find_documents(self) -> None:
+        """Mark the first tokens of documents, (B, n), or None: as `restarts` where positions restart, and as `starts` where
+        the number in a mask of numbers changes, else the same as `restarts`."""
         self.restarts, is_token = None, ~self.is_pad
         if self.positions is not None and self.positions.dim() == 2:
-            restarts = (self.positions.expand_as(ids) == 0) & is_token
+            restarts = (self.positions.expand_as(self.ids) == 0) & is_token
             is_after_first = is_token.int().cumsum(1) > 1
             self.restarts = restarts if (restarts & is_after_first).any() else None
         self.starts = self.restarts
