@@ -132,8 +132,8 @@ class _Texts:
         self._find_documents()
 
     def _find_documents(self) -> None:
-        """Mark the first tokens of documents, (B, n), or None: as `restarts` where positions restart, and as `starts` where
-        the number in a mask of numbers changes, else the same as `restarts`."""
+        """Mark the first tokens of documents, (B, n), or None: as `restarts` where positions restart, and as `starts`
+        where the number in a mask of numbers changes, else the same as `restarts`."""
         self.restarts, is_token = None, ~self.is_pad
         if self.positions is not None and self.positions.dim() == 2:
             restarts = (self.positions.expand_as(self.ids) == 0) & is_token
