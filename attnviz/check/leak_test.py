@@ -1,9 +1,10 @@
-"""Leak test of a model: change one token at a time, and compare the outputs that must not depend on it."""
+"""Leak tests of a model and of a function: change one token at a time, and compare the outputs that must not change."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch import Tensor
 from attnviz.check.leaks import MOST, LeakTest, distance, tolerance
 from attnviz.core.amounts import counted, plural
 from attnviz.core.edits import Edits
-from attnviz.core.errors import InputError
+from attnviz.core.errors import InputError, NotFiniteError, ShapeError, quoted
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.masks.base import PerText
 from attnviz.core.record import Record, Step, check_finite, odd_rows
@@ -109,6 +110,67 @@ def leak_test(
         notes=tuple(notes),
         opened=_reachable_tokens(open_cells(step) for step in before.steps if step.site.kind == kind),
     )
+
+
+def leak_test_function(
+    attend: Callable[[Tensor, Tensor, Tensor, Any], Any], mask: Mask, n: int, *, keys: int | None = None
+) -> LeakTest:
+    """Test an attention function: change the key and value at each position, and compare the output of each query.
+
+    Each key is replaced three times: by another key, by that key times 1,000, and by that key times -1,000; the largest
+    change counts. If weights are masked after the softmax and normalized again, only a very large score shows it.
+
+        leak_test_function(F.scaled_dot_product_attention, Subsequent(), 8).pairs
+
+    Args:
+        attend: function of query (1, heads, n, d_k), key and value (1, heads, keys, d_k), float64, and the mask,
+            boolean (n, keys), True = may attend; returns the output, or a tuple whose first item is the output.
+        mask: promised mask.
+        n, keys: numbers of queries and keys; `keys` is n by default.
+
+    Raises:
+        ShapeError: if the output is not a tensor with one vector per query.
+        UnsteadyError: if outputs for the same input differ too much.
+        NotFiniteError: if an output is not finite, although its query has a key left.
+    """
+    keys = n if keys is None else keys
+    if not (type(n) is type(keys) is int and 1 <= n <= MOST and 1 <= keys <= MOST):
+        raise InputError(f"A function is tested on 1 to {MOST} queries and keys; given {quoted(n)} and {quoted(keys)}.")
+    options = {"generator": torch.Generator().manual_seed(0), "dtype": torch.float64}
+    query, key, value, other_key, other_value = (torch.randn(1, 2, i, 8, **options) for i in (n, *[keys] * 4))
+    allowed = mask.grid(n, keys)
+
+    def output(key: Tensor, value: Tensor) -> Tensor:
+        """Compute the output per query, (n, d), with all heads concatenated."""
+        output = attend(query.clone(), key.clone(), value.clone(), allowed.clone())
+        output = output[0] if isinstance(output, tuple | list) else output
+        is_output = isinstance(output, Tensor) and output.is_floating_point() and output.dim() > 1
+        if not is_output or output.shape[-2] != n:
+            instead = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+            expected = f"floating-point numbers, (1, heads, n, d_v) or (1, n, d_v), with n = {n}"
+            raise ShapeError(f"The function must return {expected}; it returned {instead}.")
+        return output.detach().movedim(-2, 0).flatten(1)
+
+    before, columns = output(key, value), []
+    noise = float(distance(before, output(key, value)).max())
+    bound = tolerance(noise, torch.float64)
+    for position in range(keys):
+        is_changed = (torch.arange(keys) == position)[:, None]
+        new_value = other_value.where(is_changed, value)
+        outputs = [output((factor * other_key).where(is_changed, key), new_value) for factor in (1, 1000, -1000)]
+        columns.append(torch.stack([distance(before, after) for after in outputs]).amax(0))
+    not_finite = ~before.isfinite().all(-1)
+    moved = torch.stack(columns, 1).masked_fill(not_finite[:, None], torch.nan)
+    tokens = [tuple(Token(str(i), i, 0, 0) for i in range(length)) for length in (n, keys)]
+    name, rows = getattr(attend, "__name__", type(attend).__name__), not_finite.nonzero().flatten().tolist()
+    notes = (f"the output of query {rows[0]} is not a number, so nothing is known about it",) if rows else ()
+    test = LeakTest(moved, allowed, noise, bound, *tokens, "one layer", str(mask), name, "random", notes=notes)
+    unexpected = [row for row in rows if allowed[row].any()]  # for a query without any key, NaN is expected
+    if unexpected and not test.pairs:
+        problem = f"is not a number, though it may attend to {counted(int(allowed[unexpected[0]].sum()), 'key')}"
+        hint = "Was the mask made by multiplying with -inf? 0 * -inf is NaN: use torch.where or masked_fill."
+        raise NotFiniteError(f"The output of query {unexpected[0]} {problem}. {hint}")
+    return test
 
 
 def _change_tokens(

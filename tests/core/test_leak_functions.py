@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from attnviz.check.leaks import NOT_TESTED, leak_test_function
+from attnviz.check.leak_test import leak_test_function
+from attnviz.check.leaks import NOT_TESTED
 from attnviz.core.attention import scaled_dot_product_attention
 from attnviz.core.conventions import to_additive, to_true_is_masked, to_zero_is_masked
 from attnviz.core.errors import InputError, NotFiniteError, ShapeError
