@@ -28,7 +28,7 @@ NAMED: dict[tuple[str, str], tuple[Kind, str]] = {
     ("gemma3n_text", "Gemma3nForCausalLM"): ("refused", "keeps 4 vectors for each token"),
     ("hy_v4", "HYV4ForCausalLM"): ("works", ""),
     ("inkling2_text", "Inkling2ForCausalLM"): ("works", ""),
-    ("jamba", "JambaForCausalLM"): ("works", "layer 0 is state-space mixing (Mamba-1, a map per channel), not"),
+    ("jamba", "JambaForCausalLM"): ("works", "the others compute JambaMambaMixer"),
     ("layoutlm", "LayoutLMForMaskedLM"): ("works", ""),
     ("led", "LEDForConditionalGeneration"): ("works", "The encoder attention is not shown"),
     ("longformer", "LongformerForMaskedLM"): ("refused", "one map of all queries and keys"),
