@@ -121,8 +121,7 @@ class Source(ABC):
         one_run: texts of the only run that the source holds; empty if the source can run any text.
         unknown_token: token for words outside the vocabulary.
         mask_token: token in place of a word to fill in; None if the model fills in no words.
-        padding_ids: ids that are padding, or may be; tests do not replace a word by such an id.
-        padding_question: question about padding to answer before padding can be tested; "" if there is none.
+        padding_ids: ids of padding tokens; tests do not replace a word by such an id.
         examples: example texts of a source without a card.
         lock: lock to hold during a run, if the weights can change at the same time.
     """
@@ -152,7 +151,6 @@ class Source(ABC):
     unknown_token: str = UNK
     mask_token: str | None = None
     padding_ids: frozenset[int] = frozenset()
-    padding_question: str = ""
     examples: tuple[str, ...] = ()
     lock: AbstractContextManager = nullcontext()
 
