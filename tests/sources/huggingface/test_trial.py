@@ -129,7 +129,11 @@ def test_layers_that_are_not_shown_are_not_followed(opened):
 @pytest.mark.parametrize(
     ("family", "name", "said"),
     [
-        ("nemotron_h", "NemotronHForCausalLM", "4 decoder layers, counted from 0: 0, 2; the others compute NemotronHMoE"),
+        (
+            "nemotron_h",
+            "NemotronHForCausalLM",
+            "counted from 0: 0, 2; the others compute NemotronHMoE",
+        ),
         ("lfm3", "Lfm3ForCausalLM", "2 decoder layers, counted from 0: 1; the others compute Lfm3ShortConv"),
         ("recurrent_gemma", "RecurrentGemmaForCausalLM", "0: 2; the others compute RecurrentGemmaRecurrentBlock"),
         ("zamba", "ZambaForCausalLM", "5 decoder layers, counted from 0: 2, 4; the others compute ZambaMambaMixer"),
