@@ -62,6 +62,7 @@ def test_bytes_are_those_of_the_record():
     assert found.bytes > found.record_bytes
 
 
+@pytest.mark.parametrize("model", ["story", "translator", "induction"])
 def test_many_texts_cost_what_their_runs_compute(model, monkeypatch):
     """Within a factor of 2, as torch counts it, what a model writes among it; measuring comes on top."""
     source = api.load(model)
