@@ -249,15 +249,11 @@ def _layer_number(model: nn.Module, module: nn.Module) -> int:
 def _width(loaded: Loaded, hidden: Tensor, model_inputs: dict[str, Tensor]) -> int:
     """Width of the hidden states; raise InputError if there is not one vector for each token."""
     rows = model_inputs.get("decoder_input_ids", model_inputs["input_ids"]).shape
-    if hidden.shape[:2] == rows:
-        return hidden.shape[-1]
-    what = f"gives hidden states of {tuple(hidden.shape)} for {rows[1]} tokens"
-    if hidden.shape[1:3] == rows:
-        what = f"keeps {len(hidden)} vectors for each token"
-    elif hidden.dim() == 3:
-        what = f"shortens its texts: {rows[1]} tokens have {hidden.shape[1]} hidden states"
-    name = f"{faults.name(loaded.name)} ({type(loaded.model).__name__})"
-    raise InputError(f"{name} {what}, and attnviz shows models with one vector for each token.")
+    if hidden.shape[:2] != rows:
+        name, shape = f"{faults.name(loaded.name)} ({type(loaded.model).__name__})", tuple(hidden.shape)
+        what = f"gives hidden states of {shape} for {rows[0]} texts of {rows[1]} tokens"
+        raise InputError(f"{name} {what}, and attnviz shows models with one vector for each token.")
+    return hidden.shape[-1]
 
 
 def _not_shown(
