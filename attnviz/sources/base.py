@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.edits import Edits, Resolved, Site
-from attnviz.core.errors import OF_PICTURES, InputError
+from attnviz.core.errors import OF_PICTURES, InputError, TooLong
 from attnviz.core.record import Record
 from attnviz.core.request import Pictures, Request
 from attnviz.core.stream import ModelWeights, Origin
@@ -337,6 +337,12 @@ class Source(ABC):
         """Raise InputError if there are pictures but the model reads text only."""
         if self.reads == "text" and pictures:
             raise InputError(f"'{self.name}' reads text alone, and this is a picture. {OF_PICTURES}")
+
+    def check_lengths(self, sentences: Sequence[Sentence], verb: str = "reads") -> None:
+        """Raise TooLong if a sentence has more tokens than the model reads, or writes, with both numbers."""
+        lengths = lengths_of(sentences)
+        if self.longest is not None and max(lengths, default=0) > self.longest:
+            raise TooLong(lengths, self.longest, f"{self.name} {verb} up to {self.longest:,}. Shorten it.")
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """Words outside the vocabulary, each with the most similarly spelled words in the vocabulary."""

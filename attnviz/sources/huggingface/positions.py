@@ -20,7 +20,7 @@ from attnviz.capturing.seen import patches
 from attnviz.core.places import Box
 from attnviz.core.tokens import Token
 from attnviz.core.windows import WindowGrid
-from attnviz.sources.huggingface.tapped import watching
+from attnviz.sources.huggingface.hooks import watching
 
 EDGE = 0.05
 """Share of the rows and columns at each end that is not measured, as processors repeat pixels there."""
