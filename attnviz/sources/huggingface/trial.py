@@ -289,7 +289,8 @@ def _not_shown(
             others = _other_parts(model, attention, layers, shown) or "work in code of their own"
             listed = ", ".join(map(str, shown))
             sentences.append(f"shown of {layers} {kind} layers, counted from 0: {listed}; the others {others}")
-            partly |= numbers if len(numbers) == len(shown) else {}
+            if len(numbers) == len(shown):
+                partly.update(numbers)
     text = "; ".join(sentences)
     return partly, f"{text[0].upper()}{text[1:]}." if text else None
 
