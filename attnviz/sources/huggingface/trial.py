@@ -105,12 +105,16 @@ def _tap_trial(loaded: Loaded) -> Trial:
     steps, hidden = run.tap.steps, running.hidden(output)
     if not (steps and _are_whole(steps, batch[0])):
         raise AttnvizError(f"{name} does not give the tap one map of all queries and keys.")
-    kind = "decoder" if {step.site.kind for step in steps} == {"encoder"} and all(map(_is_causal, steps)) else None
+    n = steps[0].shape[2]
+    sees_later = any(step.weights(head)[:, :n].triu(1).any() for step in steps for head in range(step.num_heads))
+    kind = "decoder" if {step.site.kind for step in steps} == {"encoder"} and n > 1 and not sees_later else None
     sites = [replace(step.site, kind=kind or step.site.kind) for step in steps]
     by_rule = _output_by_rule(model, single, hidden[-1]) if {site.kind for site in sites} == {"decoder"} else None
     single_output = _run_tapped(model, *single)[0] if by_rule is None else by_rule
     findings = _compare(loaded, [single, batch], [single_output, output])
-    layers = {site: _layer_number(model, module) for site, module in zip(sites, run.modules, strict=True)}
+    names = {module: name.split(".") for name, module in model.named_modules()}
+    numbers = ([part for part in names[module] if part.isdecimal()] or ["-1"] for module in run.modules)
+    layers = {site: int(parts[-1]) for site, parts in zip(sites, numbers, strict=True)}
     layers, unseen = _not_shown(model, output, layers, run.modules[0])
     heads = {
         Site(site.kind, layers.get(site, site.layer)): step.num_heads for site, step in zip(sites, steps, strict=True)
@@ -232,18 +236,6 @@ def _run_tapped(model: nn.Module, model_inputs: dict[str, Tensor], lengths: tupl
     run.tap.remakes = True
     with torch.inference_mode():
         return tapped.call(model, run, **model_inputs, **running.settings(model)), run
-
-
-def _is_causal(step: Step) -> bool:
-    """Whether no query attends to a later key."""
-    n = step.shape[2]
-    return n > 1 and not any(step.weights(head)[:, :n].triu(1).any() for head in range(step.num_heads))
-
-
-def _layer_number(model: nn.Module, module: nn.Module) -> int:
-    """Layer number in the path of a module, such as 7 in "model.layers.7.self_attn"; -1 if there is none."""
-    path = next(name for name, candidate in model.named_modules() if candidate is module)
-    return int(next((part for part in reversed(path.split(".")) if part.isdecimal()), -1))
 
 
 def _width(loaded: Loaded, hidden: Tensor, model_inputs: dict[str, Tensor]) -> int:
