@@ -105,9 +105,10 @@ def _tap_trial(loaded: Loaded) -> Trial:
     steps, hidden = run.tap.steps, running.hidden(output)
     if not (steps and _are_whole(steps, batch[0])):
         raise AttnvizError(f"{name} does not give the tap one map of all queries and keys.")
-    n = steps[0].shape[2]
-    sees_later = any(step.weights(head)[:, :n].triu(1).any() for step in steps for head in range(step.num_heads))
-    kind = "decoder" if {step.site.kind for step in steps} == {"encoder"} and n > 1 and not sees_later else None
+    n, kind = steps[0].shape[2], None
+    if {step.site.kind for step in steps} == {"encoder"} and n > 1:
+        weights = (step.weights(head)[:, :n] for step in steps for head in range(step.num_heads))
+        kind = None if any(rows.triu(1).any() for rows in weights) else "decoder"
     sites = [replace(step.site, kind=kind or step.site.kind) for step in steps]
     by_rule = _output_by_rule(model, single, hidden[-1]) if {site.kind for site in sites} == {"decoder"} else None
     single_output = _run_tapped(model, *single)[0] if by_rule is None else by_rule
