@@ -113,7 +113,6 @@ def served(fault=""):
         return model(ids, None if documents is None else positions, documents, tokens, cache)
     return build(Server(fault), call=call)
 def served_uncut(): return served("window ignored")
-def unnamed(): return build(Writer())
 def inverted(): return build(Backwards(), pad=0)
 def nothing(): return build(Writer(hides="nothing"), pad=0)
 def two_faults(): return masked(lambda ids, ones: ones.tril(1).bool() & (ids == 0)[:, None, None], pad=0)
@@ -188,16 +187,6 @@ def test_a_model_that_hides_nothing_is_asked_about(checked):
     status, out = checked("nothing_but_padding", "--intent", "causal")
     assert (status, errors(out)) == (1, ["future-leak"])
     assert "15 outputs saw a token that is hidden (causal, through 2 layers), first in decoder" in out
-
-
-def test_a_word_for_padding_that_nobody_named_is_asked_about(checked):
-    """With the answer that ends the question."""
-    status, out = checked("unnamed")
-    assert status == 3
-    assert "question: Is '<pad>' (id 0) padding? Say --pad 0 or --pad none" in out
-
-    assert checked("unnamed", "--pad", "0")[0] == 0
-    assert checked("unnamed", "--pad", "none")[0] == 0
 
 
 def test_a_mask_after_the_softmax_is_an_error(checked):

@@ -235,7 +235,7 @@ def test_a_card_says_what_was_measured_and_how(run):
         ),
         *((["export", CAT, "--off", head], "cannot be read") for head in ("x1.2", "c2", "c1.2.3", "", "c1.٣")),
         (["predict", CAT, "--model", "scratch"], "'scratch' predicts no words."),
-        (["predict", "the " * 13], "Line 1 has 14 tokens; 'translator' reads up to 13."),
+        (["predict", "the " * 13], "Line 1 has 14 tokens; translator reads up to 13."),
     ],
 )
 def test_a_mistake_is_answered_in_one_line(run, tmp_path, arguments, reason):

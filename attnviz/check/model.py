@@ -139,7 +139,7 @@ def check_model(
         future=future and replace(future, is_faulty=bool(checked.errors)),
         runs=comparison,
         findings=tuple(sorted(checked.findings, key=lambda finding: -SEVERITIES.index(finding.severity))),
-        question=(padded and source.padding_question) or question,
+        question=question,
         assumed=checked.assumed(),
     )
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attnviz.core.edits import Edits, Resolved, Site
-from attnviz.core.errors import OF_PICTURES, InputError
+from attnviz.core.errors import OF_PICTURES, InputError, TooLong
 from attnviz.core.record import Record
 from attnviz.core.request import Pictures, Request
 from attnviz.core.stream import ModelWeights, Origin
@@ -121,8 +121,7 @@ class Source(ABC):
         one_run: texts of the only run that the source holds; empty if the source can run any text.
         unknown_token: token for words outside the vocabulary.
         mask_token: token in place of a word to fill in; None if the model fills in no words.
-        padding_ids: ids that are padding, or may be; tests do not replace a word by such an id.
-        padding_question: question about padding to answer before padding can be tested; "" if there is none.
+        padding_ids: ids of padding tokens; tests do not replace a word by such an id.
         examples: example texts of a source without a card.
         lock: lock to hold during a run, if the weights can change at the same time.
     """
@@ -152,7 +151,6 @@ class Source(ABC):
     unknown_token: str = UNK
     mask_token: str | None = None
     padding_ids: frozenset[int] = frozenset()
-    padding_question: str = ""
     examples: tuple[str, ...] = ()
     lock: AbstractContextManager = nullcontext()
 
@@ -339,6 +337,12 @@ class Source(ABC):
         """Raise InputError if there are pictures but the model reads text only."""
         if self.reads == "text" and pictures:
             raise InputError(f"'{self.name}' reads text alone, and this is a picture. {OF_PICTURES}")
+
+    def check_lengths(self, sentences: Sequence[Sentence], verb: str = "reads") -> None:
+        """Raise TooLong if a sentence has more tokens than the model reads, or writes, with both numbers."""
+        lengths = lengths_of(sentences)
+        if self.longest is not None and max(lengths, default=0) > self.longest:
+            raise TooLong(lengths, self.longest, f"{self.name} {verb} up to {self.longest:,}. Shorten it.")
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:
         """Words outside the vocabulary, each with the most similarly spelled words in the vocabulary."""

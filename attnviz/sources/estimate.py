@@ -1,7 +1,6 @@
 """Time and memory that a run, or an analysis of attention maps, takes on this machine, and the memory that it has."""
 
 import time
-from bisect import bisect
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -116,16 +115,6 @@ def of_all_maps(record: Record) -> Estimate:
     parts = [of_maps(step, step.num_heads) for step in record.steps]
     seconds, peak, maps = (sum(getattr(part, name) for part in parts) for name in ("seconds", "bytes", "maps"))
     return Estimate(max(part.tokens for part in parts), seconds, peak, 0, maps)
-
-
-def longest(source: Source, most: int, seconds: float, bytes: int, edits: Edits = Edits(), sentences: int = 1) -> int:
-    """Largest number of tokens per sentence, up to `most`, for which a run stays within `seconds` and `bytes`."""
-
-    def exceeds(length: int) -> bool:
-        cost = estimate(source, length, edits, sentences)
-        return cost.seconds > seconds or cost.bytes > bytes
-
-    return bisect(range(1, most + 1), False, key=exceeds)
 
 
 def _operations(source: Source, length: int, edits: Edits, sentences: int) -> float:

@@ -85,22 +85,18 @@ class Trained(Source):
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Tokenize texts: the words and <eos> for an encoder, <sos> and the words for a decoder-only model."""
-        longest, words = self.longest, [len(text.split()) for text in texts]
-        limit = f"'{self.model}' reads up to {longest}. Shorten it, or split its lines."
+        words = [len(text.split()) for text in texts]
         if max(words, default=0) > MANY_WORDS:
-            raise TooLong(words, longest, limit, at_least=True)
+            raise TooLong(words, self.longest, f"{self.name} reads up to {self.longest}. Shorten it.", at_least=True)
         sentences = tokenizers.batch(self._input_words, texts, sos=not self.writes, eos=self.writes)
-        if max(lengths_of(sentences), default=0) > longest:
-            raise TooLong(lengths_of(sentences), longest, limit)
+        self.check_lengths(sentences)
         return sentences
 
     def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Tokenize translations as input of the translator's decoder: <sos> and the words."""
         self.check_targets(texts)
         sentences = tokenizers.batch(self._output_words, texts, sos=True)
-        if max(lengths_of(sentences)) > self.longest:
-            limit = f"'{self.model}' writes up to {self.longest}. Shorten it."
-            raise TooLong(lengths_of(sentences), self.longest, limit)
+        self.check_lengths(sentences, "writes")
         return sentences
 
     def unknown(self, texts: list[str]) -> dict[str, tuple[str, ...]]:

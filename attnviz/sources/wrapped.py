@@ -1,6 +1,5 @@
 """A user's own model as a source: any PyTorch module, run in its own code and captured by `attnviz.capture`."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,8 +20,6 @@ from attnviz.sources.own_code import LOCK, errors_said, in_evaluation, moment_of
 
 TEXT = "The cat sat on the mat"
 PADDING = "<pad>"
-NAMES_OF_PADDING = re.compile(r"[<\[(_|]*(pad|padding|blank)[>\])_|]*", re.IGNORECASE)
-"""Words of a vocabulary that are probably padding, such as "<pad>", "[PAD]" and "<|padding|>"."""
 
 
 def wrap(
@@ -96,13 +93,6 @@ class Code:
                 return string if isinstance(string, str) else str(string[0])
         return str(self.words.get(id, f"#{id}"))
 
-    def padding(self) -> dict[int, str]:
-        """Words that are probably padding, by id: the tokenizer's, or vocabulary entries such as "<pad>"."""
-        if isinstance(id := getattr(self.tokenize, "pad_token_id", None), int):
-            return {id: str(self.tokenize.pad_token)}
-        words = {} if callable(self.words) else self.words
-        return {id: str(word) for id, word in words.items() if NAMES_OF_PADDING.fullmatch(str(word))}
-
 
 @dataclass(frozen=True)
 class Wrapped(Source):
@@ -135,15 +125,8 @@ class Wrapped(Source):
 
     @property
     def padding_ids(self) -> frozenset[int]:
-        return frozenset({*self.code.padding(), *([] if self.code.pad is None else [self.code.pad])})
-
-    @property
-    def padding_question(self) -> str:
-        if self.code.pad is not None or not (named := self.code.padding()):
-            return ""
-        id, word = next(iter(named.items()))
-        how = f"Say --pad {id} or --pad none; in Python attnviz.wrap(..., pad={id})."
-        return f"Is {quoted(word)} (id {id}) padding? {how}"
+        ids = (self.code.pad, getattr(self.code.tokenize, "pad_token_id", None))
+        return frozenset(id for id in ids if id is not None)
 
     def with_padding(self, pad: int | None) -> "Wrapped":
         """Copy of the source with another padding id."""

@@ -1,6 +1,6 @@
 """Make shipped files again: ``python -m attnviz.training WHAT [NAME ...]``.
 
-train: weights and learning curve of a model. evidence: numbers for its card. texts: held-out texts for it. atlases:
+train: weights of a model. evidence: numbers for its card. texts: held-out texts for it. atlases:
 its heads over these texts. tokenizer: the byte-pair encoding. pictures: examples for models that read pictures.
 """
 
@@ -19,7 +19,7 @@ from attnviz.training import recipe
 READERS = ("translator", "story", "induction")
 NAMES = {
     "train": (*READERS, "shapes"),
-    "evidence": (*READERS, "constructed", "shapes"),
+    "evidence": (*READERS, "shapes"),
     "texts": READERS,
     "atlases": READERS,
     "tokenizer": ("bpe",),
@@ -29,7 +29,7 @@ NAMES = {
 SENTENCES = 2_000
 """Number of held-out texts or pictures measured for a card."""
 TEXTS_SEED, TEXTS = 50_000, 50
-"""Seed of the shipped texts, which no card or learning curve uses, and their number."""
+"""Seed of the shipped texts, which no card uses, and their number."""
 
 
 def module(name: str) -> ModuleType:

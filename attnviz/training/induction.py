@@ -113,11 +113,9 @@ RECIPE = Recipe(
     build=CONFIG.build,
     vocabularies={"english": VOCABULARY.words},
     loss=loss,
-    score=lambda model: accuracy(model, sample(Random(1), 200, held_out=True)),
     steps=1_500,
     checkpoints=(0, 100, 150, 200, 225, 250, 275, 300, 400, 600, 1_000, 1_500),
     rate=1e-2,
-    every=25,
 )
 ROLES = {
     "previous": Role("previous token", "looks at the word just before"),

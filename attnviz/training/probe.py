@@ -92,32 +92,10 @@ def back(ids: Tensor, by: int = 1) -> Tensor:
     return allowed(ids) & (positions == positions.unsqueeze(1) - by)
 
 
-def first(ids: Tensor) -> Tensor:
-    """Mark the first position."""
-    return allowed(ids) & (torch.arange(ids.shape[1]) == 0)
-
-
-def same(ids: Tensor) -> Tensor:
-    """Mark all positions with the row's token, up to the row itself."""
-    return allowed(ids) & (ids.unsqueeze(2) == ids.unsqueeze(1))
-
-
 def after_same(ids: Tensor) -> Tensor:
     """Mark all positions right after an earlier copy of the row's token; a row may have none."""
-    return allowed(ids) & same_shifted(ids)
-
-
-def same_shifted(ids: Tensor) -> Tensor:
-    """Mark the keys right after a copy of the row's token."""
     equal = (ids.unsqueeze(2) == ids.unsqueeze(1)).roll(1, 2)
     equal[:, :, 0] = False
-    return equal
-
-
-def same_before(ids: Tensor) -> Tensor:
-    """Mark all positions up to the row that follow the same token as the row; the first row has itself."""
-    equal = same_shifted(ids).roll(1, 1)
-    equal[:, 0] = torch.arange(ids.shape[1]) == 0
     return allowed(ids) & equal
 
 
@@ -184,21 +162,20 @@ def card(
     sizes: dict[str, int],
     measured: list[tuple[str, float, float | None]],
     findings: list[Card],
-    steps: int = 0,
+    steps: int,
 ) -> Card:
     """Insert measurements into the card of a shipped model.
 
     Args:
         opens: head to show first.
         measured: noun phrases, each with a share from 0 to 1 and its goal or None.
-        steps: number of training steps; 0 if nothing was trained.
+        steps: number of training steps.
     """
     text = json.loads((trained.folder(name) / "card.json").read_text(encoding="utf-8"))
-    if steps:
-        result = json.loads((trained.folder(name) / "learning.json").read_text(encoding="utf-8"))
-        training = f"Trained here from random weights: {steps:,} steps, {result['minutes']:g} minutes on one CPU core."
-        text |= {"made": f"{training} No head was told where to look.", "curve": result["curve"]}
+    minutes = json.loads((trained.folder(name) / "learning.json").read_text(encoding="utf-8"))["minutes"]
+    training = f"Trained here from random weights: {steps:,} steps, {minutes:g} minutes on one CPU core."
     return text | {
+        "made": f"{training} No head was told where to look.",
         "sizes": sizes,
         "measured": [{"what": what, "value": value, "goal": goal} for what, value, goal in measured],
         "findings": findings,

@@ -30,29 +30,25 @@ class Recipe:
         build: function that returns the model with random weights from torch's generator.
         vocabularies: words of each language, without the special tokens; empty for a model that reads no text.
         loss: function that draws a batch with the given random generator and returns its loss.
-        score: function that returns a score from 0 to 1 on held-out data, for the learning curve.
         steps: number of updates by Adam; the learning rate rises over the first 5 % and falls to 0 along a cosine.
         checkpoints: steps after which the weights are written; the last is `steps`.
         rate: highest learning rate.
         write: function that writes the files of a checkpoint to a folder; None for a file of weights.
-        every: number of steps between two points of the learning curve.
     """
 
     name: str
     build: Callable[[], nn.Module]
     vocabularies: dict[str, tuple[str, ...]]
     loss: Callable[[nn.Module, random.Random], Tensor]
-    score: Callable[[nn.Module], float]
     steps: int
     checkpoints: tuple[int, ...]
     rate: float = 1e-3
     seed: int = 0
     write: Callable[[nn.Module, Path, int], None] | None = None
-    every: int = 100
 
 
 def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
-    """Train a model, and write its weights, vocabularies and learning curve.
+    """Train a model, and write its weights and vocabularies, and the minutes that it took.
 
     A single thread is used, so that a seed gives the same weights on any number of cores.
     """
@@ -69,22 +65,16 @@ def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
     rising = max(1, recipe.steps // 20)
     phases = [LinearLR(optimizer, 0.01, 1.0, rising), CosineAnnealingLR(optimizer, recipe.steps - rising)]
     schedule = SequentialLR(optimizer, phases, [rising])
-    points, losses, start = [], [], time.process_time()
+    start = time.process_time()
     with tqdm(range(recipe.steps + 1), desc=recipe.name, unit="step") as bar:
         for step in bar:
             if step in recipe.checkpoints:
+                model.eval()
                 if recipe.write is None:
                     trained.write(model, folder / f"{step:05d}{trained.ENDING}")
                 else:
                     recipe.write(model, folder, step)
-            if step % recipe.every == 0 or step == recipe.steps:
-                model.eval()
-                with torch.inference_mode():
-                    score = recipe.score(model)
                 model.train()
-                points.append({"step": step, "loss": sum(losses) / len(losses) if losses else None, "score": score})
-                bar.set_postfix(points[-1])
-                losses = []
             if step < recipe.steps:
                 loss = recipe.loss(model, generator)
                 optimizer.zero_grad()
@@ -92,9 +82,9 @@ def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
                 nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
                 schedule.step()
-                losses.append(float(loss.detach()))
+                bar.set_postfix(loss=float(loss.detach()), refresh=False)
     minutes = round((time.process_time() - start) / 60, 1)
-    write_json(folder / "learning.json", {"seed": recipe.seed, "minutes": minutes, "curve": points})
+    write_json(folder / "learning.json", {"seed": recipe.seed, "minutes": minutes})
     return model.eval()
 
 

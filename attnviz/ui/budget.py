@@ -123,8 +123,8 @@ def check(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits(
     """Return the estimated cost of a run; raise OverBudget if the cost exceeds the budget."""
     estimated = cost(source, sentences, edits)
     if not source.one_run and (estimated.seconds > seconds() or estimated.bytes > memory()):
-        fits = estimate.longest(source, len(sentences[0].tokens), seconds(), memory(), edits, len(sentences))
-        raise OverBudget(estimated, fits)
+        share = min(1.0, seconds() / max(estimated.seconds, 1e-9), memory() / max(estimated.bytes, 1))
+        raise OverBudget(estimated, int(len(sentences[0].tokens) * share))
     return estimated
 
 

@@ -9,7 +9,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.masks import Full, Subsequent, Window
 from attnviz.core.scoring import Scoring
 from attnviz.sources import estimate as estimates
-from attnviz.sources.estimate import estimate, longest
+from attnviz.sources.estimate import estimate
 from attnviz.sources.scratch import Scratch
 from attnviz.studies import texts
 
@@ -60,17 +60,6 @@ def test_bytes_are_those_of_the_record():
     assert found.tokens == 1000
     assert found.record_bytes == sum(part.nbytes for part in parts) + record.output.nbytes
     assert found.bytes > found.record_bytes
-
-
-def test_the_longest_text_that_fits_is_the_longest():
-    source = api.load("constructed")
-
-    by_time = longest(source, 10**6, 60, 10**12)
-    by_memory = longest(source, 10**6, 1e9, 10**9)
-
-    assert estimate(source, by_time).seconds <= 60 < estimate(source, by_time + 1).seconds
-    assert estimate(source, by_memory).bytes <= 10**9 < estimate(source, by_memory + 1).bytes
-    assert longest(source, 100, 60, 10**12) == 100
 
 
 @pytest.mark.parametrize("model", ["story", "translator", "induction"])

@@ -198,11 +198,11 @@ def test_a_text_that_is_too_long_is_told_with_both_lengths(source):
 
     with pytest.raises(InputError) as caught:
         Trained(source).tokenize([words + "cat"])
-    assert str(caught.value).startswith(f"Line 1 has 14 tokens; '{source}' reads up to 13.")
+    assert str(caught.value).startswith(f"Line 1 has 14 tokens; {source} reads up to 13.")
 
     with pytest.raises(InputError) as caught:
         Trained(source).tokenize(["the", words + "cat"])
-    assert str(caught.value).startswith(f"Line 2 has 14 tokens; '{source}' reads up to 13.")
+    assert str(caught.value).startswith(f"Line 2 has 14 tokens; {source} reads up to 13.")
 
 
 # The source as a value

@@ -138,7 +138,7 @@ def test_another_model_keeps_the_mask_and_lets_go_of_what_it_lacks():
         ({"model": "nosuch"}, "nosuch"),
         ({"model": "scratch:d_model=0"}, "d_model"),
         ({"model": "scratch:bogus=1"}, "bogus"),
-        ({"model": "story", "text": "cat " * 90}, "story&#x27; reads up to 64"),
+        ({"model": "story", "text": "cat " * 90}, "story reads up to 64"),
         ({"model": "story", "text": "blorp sat"}, "blorp"),
     ],
 )

@@ -49,41 +49,26 @@ class Pooling:
 
 
 def of_folder(folder: Path) -> Pooling:
-    """Read the pooling that the folder of a model or its parent folder states; by default the mean."""
-    root = folder if (folder / MODULES).is_file() else folder.parent
-    modules = _modules(root)
-    if not any(path == folder.name or root == folder for path, kind in modules if kind == "Transformer"):
-        # the folder is not the Transformer of a sentence-transformers model
-        return Pooling()
-    left_out = tuple(path for path, kind in modules if kind not in ("Transformer", "Pooling", "Normalize"))
-    settings = files.read_json(root / SETTINGS)
+    """Read the pooling that a folder of sentence-transformers states; the mean if it states none."""
+    listed = files.read_json(folder / MODULES)
+    modules = [module for module in listed if isinstance(module, dict)] if isinstance(listed, list) else []
+    kinds = {
+        Path(str(module.get("path", ""))).name: str(module.get("type", "")).rpartition(".")[2] for module in modules
+    }
+    left_out = tuple(path for path, kind in kinds.items() if kind not in ("Transformer", "Pooling", "Normalize"))
+    settings = files.read_json(folder / SETTINGS)
     prompts = settings.get("prompts") if isinstance(settings, dict) else None
     prompt = prompts.get(settings.get("default_prompt_name")) if isinstance(prompts, dict) else None
     prompt = prompt if isinstance(prompt, str) else ""
-    for path, kind in modules:
-        if kind == "Pooling" and isinstance(settings := files.read_json(root / path / "config.json"), dict):
-            # older versions have a flag for each mode, such as "pooling_mode_cls_token"
-            flags = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value]
-            older = [flag.removeprefix("pooling_mode_").removesuffix("s").removesuffix("_token") for flag in flags]
-            modes = settings.get("pooling_mode") or older or "mean"
-            mode = modes if isinstance(modes, str) else "+".join(map(str, modes))
-            if mode not in MODES:
-                return Pooling("mean", named=True, left_out=(path, *left_out), prompt=prompt)
-            return Pooling(mode, named=True, left_out=left_out, prompt=prompt)
-    return Pooling(left_out=left_out, prompt=prompt)
-
-
-def inside(folder: Path) -> Path | None:
-    """Subfolder that holds the model in an older layout, such as "0_Transformer"; None if there is none."""
-    for path, kind in _modules(folder):
-        if kind == "Transformer" and path and (folder / path / "config.json").is_file():
-            return folder / path
-    return None
-
-
-def _modules(folder: Path) -> list[tuple[str, str]]:
-    """Folders and class names of the modules of sentence-transformers; empty if the folder lists no modules."""
-    listed = files.read_json(folder / MODULES)
-    modules = [module for module in listed if isinstance(module, dict)] if isinstance(listed, list) else []
-    pairs = [(str(module.get("path", "")), str(module.get("type", ""))) for module in modules]
-    return [(path, kind.rpartition(".")[2]) for path, kind in pairs if path in ("", Path(path).name)]
+    path = next((path for path, kind in kinds.items() if kind == "Pooling"), None)
+    settings = None if path is None else files.read_json(folder / path / "config.json")
+    if not isinstance(settings, dict):
+        return Pooling(left_out=left_out, prompt=prompt)
+    # older versions have a flag for each mode, such as "pooling_mode_cls_token"
+    flags = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value]
+    older = [flag.removeprefix("pooling_mode_").removesuffix("s").removesuffix("_token") for flag in flags]
+    modes = settings.get("pooling_mode") or older or "mean"
+    mode = modes if isinstance(modes, str) else "+".join(map(str, modes))
+    if mode not in MODES:
+        return Pooling("mean", named=True, left_out=(path, *left_out), prompt=prompt)
+    return Pooling(mode, named=True, left_out=left_out, prompt=prompt)

@@ -30,7 +30,7 @@ SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 SMALL = re.compile(r"[^/]+\.(json|txt|model|spm|codes|tokenizer|jinja)|1_Pooling/config\.json")
 """Names of configurations, vocabularies and chat templates, which are fetched beside the weights."""
 ADAPTER = "adapter_config.json"
-CHECKPOINT = re.compile(r"checkpoint-(\d+)")
+CHECKPOINT = re.compile(r"checkpoint-\d+")
 PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 OF_TRAINER = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt")
 """Pickles that `Trainer` writes beside weights."""

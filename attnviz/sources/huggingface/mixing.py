@@ -43,22 +43,16 @@ def processor_of(folder: Path, config: Any) -> Any:
     import transformers
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
-    settings = [folder / name for name in (files.PROCESSOR, files.PREPROCESSOR) if (folder / name).is_file()]
-    names = [_processor_class(path) for path in settings] + [PROCESSOR_MAPPING_NAMES.get(config.model_type)]
-    kind = getattr(transformers, next(filter(None, names), ""), None)
+    settings = [files.read_json(folder / name) for name in (files.PROCESSOR, files.PREPROCESSOR)]
+    settings = [values for values in settings if isinstance(values, dict)]
+    names = [values.get("processor_class") for values in settings] + [PROCESSOR_MAPPING_NAMES.get(config.model_type)]
+    kind = getattr(transformers, next((name for name in names if isinstance(name, str)), ""), None)
     if not settings or not (isinstance(kind, type) and issubclass(kind, transformers.ProcessorMixin)):
         return None
     try:
         return without_videos(kind).from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:
         raise AttnvizError(f"{NO_PICTURES}: its {kind.__name__} cannot be used: {faults.first(error)}") from None
-
-
-def _processor_class(path: Path) -> str | None:
-    """Name of the processor's class in a file of settings."""
-    settings = files.read_json(path)
-    name = settings.get("processor_class") if isinstance(settings, dict) else None
-    return name if isinstance(name, str) else None
 
 
 def without_videos(kind: Any) -> Any:

@@ -29,8 +29,8 @@ from attnviz.core.stream import (
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import estimate
 from attnviz.sources.huggingface import faults, running
+from attnviz.sources.huggingface.hooks import watching
 from attnviz.sources.huggingface.loaded import Loaded
-from attnviz.sources.huggingface.tapped import watching
 
 NAMES = {"w_q": "queries", "w_k": "keys", "w_v": "values"}
 LONGEST_CHAIN = 6

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,7 +20,7 @@ from attnviz.capturing.captured import patches
 from attnviz.core.places import Box
 from attnviz.core.tokens import Token
 from attnviz.core.windows import WindowGrid
-from attnviz.sources.huggingface.tapped import watching
+from attnviz.sources.huggingface.hooks import watching
 
 EDGE = 0.05
 """Share of the rows and columns at each end that is not measured, as processors repeat pixels there."""
@@ -90,10 +91,8 @@ def _plane(shares: Tensor, is_real: Tensor, size: tuple[int, int]) -> Plane:
         margin = math.ceil(len(places) * EDGE)
         inner = places[margin : len(places) - margin] if len(places) > 4 * margin + 4 else places
         parts = (total[inner] / counts[inner]).double() * (pixels - 1) / pixels + 0.5 / pixels
-        x = inner.double() + 0.5
-        spread = x - x.mean()
-        slope = float((spread * (parts - parts.mean())).sum() / (spread * spread).sum().clamp_min(1e-12))
-        lines.append((slope, float(parts.mean() - slope * x.mean())))
+        slope, offset = np.polyfit(inner + 0.5, parts, 1)
+        lines.append((float(slope), float(offset)))
     return Plane(*shares.shape[1:], *lines)
 
 

@@ -89,7 +89,12 @@ def cut(tokenizer: Any, first: str, second: str | None = None, *, added: bool = 
     if second is not None:
         parts = [first.rstrip(), second.lstrip()]
         offsets.append(len(first) + len(PAIR) + len(second) - len(parts[1]))
-    pieces = (_fast_pieces if tokenizer.is_fast else _slow_pieces)(tokenizer, parts, added)
+    if tokenizer.is_fast:  # it is written in Rust, and returns positions
+        encoding = tokenizer(*parts, return_offsets_mapping=True, add_special_tokens=added, **WHOLE).encodings[0]
+        columns = encoding.ids, encoding.offsets, encoding.word_ids, encoding.sequence_ids
+        pieces = [Piece(id, *span, word, part) for id, span, word, part in zip(*columns, strict=True)]
+    else:
+        pieces = _slow_pieces(tokenizer, parts, added)
     special, tokens, before, ended = special_ids(tokenizer), [], None, 0
     is_blank = False  # whether the last piece was a lone sign for a space, which belongs to the word of the next piece
     for id, start, end, word, part in _without_repeats(pieces):
@@ -127,13 +132,6 @@ def _without_repeats(pieces: list[Piece]) -> list[Piece]:
     if tail and ids[-tail:] == ids[-2 * tail : -tail] and None not in parts[-2 * tail : -tail]:
         pieces = pieces[:-tail]
     return pieces
-
-
-def _fast_pieces(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
-    """Pieces of a tokenizer written in Rust, which returns their positions."""
-    encoding = tokenizer(*parts, return_offsets_mapping=True, add_special_tokens=added, **WHOLE).encodings[0]
-    columns = encoding.ids, encoding.offsets, encoding.word_ids, encoding.sequence_ids
-    return [Piece(id, *span, word, part) for id, span, word, part in zip(*columns, strict=True)]
 
 
 def _slow_pieces(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:

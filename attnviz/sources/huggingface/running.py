@@ -20,7 +20,7 @@ from attnviz.core.record import Record, Step
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Continuation, Source
-from attnviz.sources.huggingface import faults, files, mixing, tapped
+from attnviz.sources.huggingface import faults, files, hooks, mixing, tapped
 from attnviz.sources.huggingface.loaded import DELTAS, Loaded
 from attnviz.sources.huggingface.tapped import ModelRun
 
@@ -124,7 +124,7 @@ def written(
 
     settings.update(do_sample=False, num_beams=1, guidance_scale=None, max_length=None, return_dict_in_generate=True)
     if not loaded.trial.is_captured:
-        edited = tapped.before([model, model.get_encoder()], add_tap)
+        edited = hooks.before([model, model.get_encoder()], add_tap)
     else:
         edited = nullcontext() if edits == Edits() else capture(model, edits, sites=loaded.trial.calls)
     with loaded.turns.turn(), torch.inference_mode(), files.quiet(), edited:
@@ -214,7 +214,7 @@ def entering(loaded: Loaded, run: ModelRun, model_inputs: dict[str, Any]) -> Abs
             raise InputError(f"What enters the layers of {loaded.name} is not known; take an output or values.")
         return arguments, named | {"hidden_states": run.tap.enter(named["hidden_states"], site=site)}
 
-    return tapped.before(sites_left, enter)
+    return hooks.before(sites_left, enter)
 
 
 def ends(loaded: Loaded) -> frozenset[int]:

@@ -12,7 +12,7 @@ from attnviz.core.request import Pictures
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.huggingface import faults, reading, running, senses
 from attnviz.sources.huggingface.loaded import Loaded
-from attnviz.sources.huggingface.positions import CellMap, Patching, Plane, patching, square_patching
+from attnviz.sources.huggingface.positions import CellMap, Plane, patching, square_patching
 from attnviz.sources.huggingface.source import Pretrained
 
 
@@ -117,20 +117,18 @@ def _texts(
         if windows is not None:
             rows = [loaded.patching.in_windows(windows, plane) for plane in planes]
         else:
-            rows = [_cut(loaded, plane, patching(maps, count, call, extra), count) for plane in planes]
+            stages = [*filter(None, [patching(maps, count, call, extra)]), *loaded.patching.stages()]
+            rows = []
+            for plane in planes:  # by the convolutions before the call, by a later stage, or by squares
+                cut = next((stage for stage in stages if stage.count(plane) == count), None)
+                cut = cut or square_patching(count, plane, loaded.patching.extra)
+                rows.append(cut and cut.tokens(plane))
         if step.site.kind != "encoder" or None in rows:
             queries = tuple(Token(f"query {i}", i, 0, 0) for i in range(count))
             return (Sentence(f"{count} queries", queries, count),) * len(sentences)
         return tuple(picture_text(row, sentence.pictures) for row, sentence in zip(rows, sentences, strict=True))
 
     return texts_of(step.shape[2]), texts_of(step.shape[3] - step.has_sink)
-
-
-def _cut(loaded: Loaded, plane: Plane, convolved: Patching | None, count: int) -> tuple[Token, ...] | None:
-    """Cut a plane into `count` positions: by the convolutions before the call, by a later stage, or by squares."""
-    later = (cut for cut in loaded.patching.stages() if cut.count(plane) == count)
-    cut = convolved or next(later, None) or square_patching(count, plane, loaded.patching.extra)
-    return cut and cut.tokens(plane)
 
 
 def _sound_positions(loaded: Loaded, sound: Sound, plane: Plane) -> Sentence:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnviz.core import storage
 from attnviz.core.edits import NOT_TAKEN, Edits, Site
-from attnviz.core.errors import InputError, TooLong, quoted
+from attnviz.core.errors import InputError, quoted
 from attnviz.core.places import Sound
 from attnviz.core.record import Prediction, Record
 from attnviz.core.request import Pictures
@@ -93,9 +93,7 @@ class Pretrained(Source):
         self.check_targets(texts)
         with faults.unforeseen(self.name, "given this target"):
             sentences = reading.targets(self.facts.tokenizer, texts, running.begins_with(self.loaded.model))
-        lengths = [sentence.length for sentence in sentences]
-        if self.longest is not None and max(lengths) > self.longest:
-            raise TooLong(lengths, self.longest, f"{self.name} writes up to {self.longest:,}. Shorten it.")
+        self.check_lengths(sentences, "writes")
         return sentences
 
     def word(self, id: int) -> str:
@@ -186,9 +184,7 @@ class HuggingFace(Pretrained):
                 sentences = reading.chats(self.facts.tokenizer, texts, self.system, self.name)
             else:
                 sentences = self._cut(texts)
-        lengths, longest = [sentence.length for sentence in sentences], self.longest
-        if longest is not None and max(lengths) > longest:
-            raise TooLong(lengths, longest, f"{self.name} reads up to {longest:,}. Shorten it.")
+        self.check_lengths(sentences)
         for token in (token for sentence in sentences for token in sentence.tokens[: sentence.length]):
             if token.id >= self.facts.vocabulary and token.box is None:
                 has = f"{self.name} has vectors for {self.facts.vocabulary:,} tokens"

@@ -5,11 +5,10 @@ as a keyword argument of the call, so two runs never share state.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from threading import get_ident
 from types import MappingProxyType
 from typing import Any
 
@@ -222,40 +221,3 @@ def _split_mask_and_bias(mask: Tensor | None, bias: Tensor | None, keys: int) ->
                 bias = added if bias is None else bias + added
             mask = ~blocked
     return mask, bias
-
-
-@contextmanager
-def before(
-    modules: Iterable[nn.Module], change: Callable[[nn.Module, tuple, dict[str, Any]], tuple[tuple, dict[str, Any]]]
-) -> Iterator[None]:
-    """Context manager that passes the arguments of modules through `change` before each call, in this thread alone."""
-    thread = get_ident()
-
-    def change_arguments(
-        module: nn.Module, arguments: tuple, named: dict[str, Any]
-    ) -> tuple[tuple, dict[str, Any]] | None:
-        return change(module, arguments, named) if get_ident() == thread else None
-
-    hooks = [module.register_forward_pre_hook(change_arguments, with_kwargs=True) for module in modules]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-@contextmanager
-def watching(modules: Iterable[nn.Module], keep: Callable[[nn.Module, tuple, Any], None]) -> Iterator[None]:
-    """Context manager that calls `keep` with each module, its inputs and its output, in this thread alone."""
-    thread = get_ident()
-
-    def after(module: nn.Module, inputs: tuple, output: Any) -> None:
-        if get_ident() == thread:
-            keep(module, inputs, output)
-
-    hooks = [module.register_forward_hook(after) for module in dict.fromkeys(modules)]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()

@@ -6,11 +6,9 @@ reported as a finding. If no implementation does, the model runs as it was loade
 own code. Each combination of class, configuration and implementation is tested once per process.
 """
 
-import re
 from collections.abc import Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import groupby
 from logging import getLogger
 from typing import Any
 
@@ -23,7 +21,6 @@ from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.core.record import Step
 from attnviz.core.tokens import Sentence
 from attnviz.sources.huggingface import faults, reading, running, tapped
-from attnviz.sources.huggingface.linear import is_linear
 from attnviz.sources.huggingface.loaded import Loaded, Trial
 from attnviz.sources.huggingface.tapped import ModelRun
 
@@ -31,16 +28,6 @@ Batch = tuple[dict[str, Tensor], tuple[int, ...]]
 """Inputs of a run, and the lengths of its texts."""
 TEXTS = ["A test.", "A test of a few more words."]
 """Texts of two lengths: windows and blocks can look like a full map at one length, and padding is tested, too."""
-MIXERS = {
-    "delta": "linear attention (gated delta rule)",
-    "lightning": "linear attention (lightning attention)",
-    "mamba": "state-space mixing (Mamba-1, a map per channel)",
-    "recurrentblock": "linear recurrence (RG-LRU)",
-    "conv": "short convolution",
-}
-"""Descriptions of layers that are not shown, by a part of the name or the class of one of their modules."""
-FEED_FORWARD = re.compile("norm|mlp|moe")
-"""Pattern for the name and class of every module in a layer that is only feed-forward."""
 ROUNDING = 0.01
 """Largest difference that counts as rounding in float32, as a share of the norm of the hidden states."""
 
@@ -118,14 +105,18 @@ def _tap_trial(loaded: Loaded) -> Trial:
     steps, hidden = run.tap.steps, running.hidden(output)
     if not (steps and _are_whole(steps, batch[0])):
         raise AttnvizError(f"{name} does not give the tap one map of all queries and keys.")
-    kind = "decoder" if {step.site.kind for step in steps} == {"encoder"} and all(map(_is_causal, steps)) else None
+    n, kind = steps[0].shape[2], None
+    if {step.site.kind for step in steps} == {"encoder"} and n > 1:
+        weights = (step.weights(head)[:, :n] for step in steps for head in range(step.num_heads))
+        kind = None if any(rows.triu(1).any() for rows in weights) else "decoder"
     sites = [replace(step.site, kind=kind or step.site.kind) for step in steps]
     by_rule = _output_by_rule(model, single, hidden[-1]) if {site.kind for site in sites} == {"decoder"} else None
     single_output = _run_tapped(model, *single)[0] if by_rule is None else by_rule
     findings = _compare(loaded, [single, batch], [single_output, output])
-    layers = {site: _layer_number(model, module) for site, module in zip(sites, run.modules, strict=True)}
-    lists = [part for part in model.modules() if isinstance(part, nn.ModuleList) and run.modules[0] in part.modules()]
-    layers, unseen = _not_shown(output, layers, lists)
+    names = {module: name.split(".") for name, module in model.named_modules()}
+    numbers = ([part for part in names[module] if part.isdecimal()] or ["-1"] for module in run.modules)
+    layers = {site: int(parts[-1]) for site, parts in zip(sites, numbers, strict=True)}
+    layers, unseen = _not_shown(model, output, layers, run.modules[0])
     heads = {
         Site(site.kind, layers.get(site, site.layer)): step.num_heads for site, step in zip(sites, steps, strict=True)
     }
@@ -232,7 +223,7 @@ def _capture_trial(loaded: Loaded) -> Trial:
     width, steps = _width(loaded, running.hidden(output), model_inputs), ()
     with suppress(AttnvizError):  # no attention call was captured
         steps = captured.steps
-    partly_shown, unseen = _not_shown(output, {step.site: step.site.layer for step in steps})
+    partly_shown, unseen = _not_shown(model, output, {step.site: step.site.layer for step in steps})
     is_partial = any(call.why_not for call in captured.calls) or any(step.weights_only for step in steps)
     if not steps or is_partial or partly_shown or not _are_whole(steps, model_inputs):
         what = "has no attention that is one map of all queries and keys, so attnviz cannot show it"
@@ -248,93 +239,61 @@ def _run_tapped(model: nn.Module, model_inputs: dict[str, Tensor], lengths: tupl
         return tapped.call(model, run, **model_inputs, **running.settings(model)), run
 
 
-def _is_causal(step: Step) -> bool:
-    """Whether no query attends to a later key."""
-    n = step.shape[2]
-    return n > 1 and not any(step.weights(head)[:, :n].triu(1).any() for head in range(step.num_heads))
-
-
-def _layer_number(model: nn.Module, module: nn.Module) -> int:
-    """Layer number in the path of a module, such as 7 in "model.layers.7.self_attn"; -1 if there is none."""
-    path = next(name for name, candidate in model.named_modules() if candidate is module)
-    return int(next((part for part in reversed(path.split(".")) if part.isdecimal()), -1))
-
-
 def _width(loaded: Loaded, hidden: Tensor, model_inputs: dict[str, Tensor]) -> int:
     """Width of the hidden states; raise InputError if there is not one vector for each token."""
     rows = model_inputs.get("decoder_input_ids", model_inputs["input_ids"]).shape
-    if hidden.shape[:2] == rows:
-        return hidden.shape[-1]
-    what = f"gives hidden states of {tuple(hidden.shape)} for {rows[1]} tokens"
-    if hidden.shape[1:3] == rows:
-        what = f"keeps {len(hidden)} vectors for each token"
-    elif hidden.dim() == 3:
-        what = f"shortens its texts: {rows[1]} tokens have {hidden.shape[1]} hidden states"
-    name = f"{faults.name(loaded.name)} ({type(loaded.model).__name__})"
-    raise InputError(f"{name} {what}, and attnviz shows models with one vector for each token.")
+    if hidden.shape[:2] != rows:
+        name, shape = f"{faults.name(loaded.name)} ({type(loaded.model).__name__})", tuple(hidden.shape)
+        what = f"gives hidden states of {shape} for {rows[0]} texts of {rows[1]} tokens"
+        raise InputError(f"{name} {what}, and attnviz shows models with one vector for each token.")
+    return hidden.shape[-1]
 
 
 def _not_shown(
-    output: Any, layer_numbers: dict[Site, int], lists: Sequence[nn.ModuleList] = ()
+    model: nn.Module, output: Any, layer_numbers: dict[Site, int], attention: nn.Module | None = None
 ) -> tuple[dict[Site, int], str | None]:
     """Describe the attention that is not shown, found by comparing the sites with the layers that return hidden states.
 
     Args:
+        output: output of the model, with its hidden states.
         layer_numbers: number in the model of the layer of each site.
-        lists: lists of modules, one of which may hold the layers in the order of `layer_numbers`.
+        attention: module that computed the attention of the first site, if it is known.
 
     Returns:
         The layer numbers of the sites whose kind of attention is only partly shown, and the description; None if all is
         shown.
     """
     if hasattr(output, "decoder_hidden_states"):
-        layers = {kind: getattr(output, f"{kind}_hidden_states", None) for kind in ("encoder", "decoder")}
-        layers["cross"], lists = layers["decoder"], ()
+        states = {kind: getattr(output, f"{kind}_hidden_states", None) for kind in ("encoder", "decoder")}
+        states["cross"], attention = states["decoder"], None
     else:
-        layers = {next(iter(layer_numbers), Site("encoder", 0)).kind: getattr(output, "hidden_states", None)}
+        states = {next(iter(layer_numbers), Site("encoder", 0)).kind: getattr(output, "hidden_states", None)}
     partly, sentences = {}, []
-    for kind, states in layers.items():
-        total = max(0, len(states or ()) - 1)
+    for kind, hidden_states in states.items():
+        layers = max(0, len(hidden_states or ()) - 1)
         numbers = {site: number for site, number in layer_numbers.items() if site.kind == kind}
-        if len(numbers) > total > 0:
-            sentences.append(
-                f"{total} {kind} layers compute attention {len(numbers)} times; each counts as a layer here"
-            )
-        elif total and not numbers:
+        shown = sorted({*numbers.values()})
+        if len(numbers) > layers > 0:
+            calls = f"{layers} {kind} layers compute attention {len(numbers)} times"
+            sentences.append(f"{calls}; each counts as a layer here")
+        elif layers and not numbers:
             sentences.append(f"the {kind} attention is not shown: its layers work in code of their own")
-        elif hidden_parts := _other_parts(lists, total, {*numbers.values()}):
-            sentences.append(f"of {total} {kind} layers, counted from 0, {hidden_parts}")
-        elif len(numbers) < total:
-            listed = ", ".join(str(number) for number in numbers.values())
-            sentences.append(
-                f"shown of {total} {kind} layers, counted from 0: {listed}; the others work in code of their own"
-            )
-        if 0 < len(numbers) < total and len({*numbers.values()}) == len(numbers):
-            partly |= numbers
+        if 0 < len(shown) < layers:
+            others = _other_parts(model, attention, layers, shown) or "work in code of their own"
+            listed = ", ".join(map(str, shown))
+            sentences.append(f"shown of {layers} {kind} layers, counted from 0: {listed}; the others {others}")
+            if len(numbers) == len(shown):
+                partly.update(numbers)
     text = "; ".join(sentences)
     return partly, f"{text[0].upper()}{text[1:]}." if text else None
 
 
-def _other_parts(lists: Sequence[nn.ModuleList], total: int, with_attention: set[int]) -> str:
-    """Describe the parts of a hybrid model that are not shown, by layer; "" if there are none or one is unknown."""
-    layers_by_part: dict[str, list[int]] = {}
-    for number, layer in enumerate(next((part for part in lists if len(part) == total), ())):
-        parts = [f"{name} {type(part).__name__}".lower() for name, part in layer.named_children()]
-        mixer = next((words for sign, words in MIXERS.items() if any(sign in part for part in parts)), "")
-        if number in with_attention:
-            is_mamba_beside = any("mamba" in part for part in parts) and not any(map(is_linear, layer.modules()))
-            words = f"attention beside {MIXERS['mamba']}, and the latter is not shown" if is_mamba_beside else ""
-        elif mixer or all(map(FEED_FORWARD.search, parts)):
-            words = f"{mixer or 'feed-forward alone'}, not shown"
-        else:
-            return ""
-        if words:
-            layers_by_part.setdefault(words, []).append(number)
-    return "; ".join(f"{_format_layers(numbers)} {words}" for words, numbers in layers_by_part.items())
-
-
-def _format_layers(numbers: Sequence[int]) -> str:
-    """Format ascending layer numbers with a verb: "layer 3 is", "layers 0 to 2, 4 to 6 are"."""
-    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
-    listed = ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs)
-    return f"layers {listed} are" if len(numbers) > 1 else f"layer {listed} is"
+def _other_parts(model: nn.Module, attention: nn.Module | None, layers: int, shown: list[int]) -> str:
+    """Name the classes of modules that only the layers without attention have: "compute JambaMambaMixer"; or ""."""
+    for module_list in model.modules():
+        if isinstance(module_list, nn.ModuleList) and len(module_list) == layers and attention in module_list.modules():
+            parts = [{type(part).__name__: None for part in layer.children()} for layer in module_list]
+            usual = {name for number in shown for name in parts[number]}
+            names = dict.fromkeys(name for part in parts for name in part if name not in usual and "Norm" not in name)
+            return f"compute {', '.join(names)}" if names else ""
+    return ""

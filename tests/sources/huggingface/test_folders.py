@@ -1,15 +1,11 @@
 """Folders that people have: what each holds is said, with a way out that works; odd ones are opened."""
 
-import json
-
 import pytest
 import torch
 import transformers
 from fake_hub import write
 from families import build
 from safetensors.torch import load_file, save_file
-from test_tasks import by_hand, pooled
-from torch.testing import assert_close
 
 import attnviz
 from attnviz import cases, figures
@@ -89,14 +85,11 @@ def test_weights_as_pickle_are_converted_by_the_line_that_is_said(tmp_path, monk
     assert attnviz.analyze(TEXT, "converted").steps
 
 
-def test_checkpoints_inside_are_named(tmp_path):
-    """In the order of their steps."""
-    for step in (1000, 500):
-        write(tmp_path / "run" / f"checkpoint-{step}")
+def test_a_checkpoint_inside_is_named(tmp_path):
+    """As the folder to give instead."""
+    write(tmp_path / "run" / "checkpoint-500")
 
-    said = refusal(tmp_path / "run")
-    assert "checkpoints: checkpoint-500, checkpoint-1000. Give one, as in " in said
-    assert said.endswith("checkpoint-1000'.")
+    assert refusal(tmp_path / "run").endswith("such as " + str(tmp_path / "run" / "checkpoint-500") + ".")
 
 
 def test_a_folder_in_this_place_is_meant_by_its_bare_name(tmp_path, monkeypatch):
@@ -105,7 +98,7 @@ def test_a_folder_in_this_place_is_meant_by_its_bare_name(tmp_path, monkeypatch)
     touched(tmp_path / "gpt2")
     monkeypatch.chdir(tmp_path)
 
-    assert "holds no model itself" in refusal("run")
+    assert "has no config.json, so" in refusal("run")
     with pytest.raises(AttnvizError, match="is not on this machine"):
         attnviz.load("gpt2")
 
@@ -114,19 +107,6 @@ def test_a_folder_that_is_not_there_is_said_without_the_models_that_ship(tmp_pat
     assert "is not there" in refusal(tmp_path / "none")
     with pytest.raises(InputError, match="The models that ship with attnviz are"):
         attnviz.load("no name")
-
-
-def test_the_older_layout_of_sentence_transformers_is_opened(tmp_path):
-    """With the model in 0_Transformer, and its pooling beside it."""
-    inner = write(tmp_path / "0_Transformer", build("Bert", vocab_size=20))
-    pooled(tmp_path, {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False})
-    modules = json.loads((tmp_path / "modules.json").read_text())
-    modules[0]["path"] = "0_Transformer"
-    (tmp_path / "modules.json").write_text(json.dumps(modules))
-    record = attnviz.analyze(TEXT, str(tmp_path))
-
-    assert_close(record.vectors[0], by_hand(inner, TEXT, "cls"), rtol=1e-4, atol=1e-5)
-    assert record.pooling == "first token"
 
 
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod.", "model.net."])

@@ -120,7 +120,7 @@ def test_what_the_hub_does_not_have_is_said(world):
     assert "There is no model 'tiny/none'" in refusal(lambda: hub.find("tiny/none"))
     assert "no revision 'v2'" in refusal(lambda: hub.find(f"{NAME}@v2"))
     assert "pickle" in refusal(lambda: hub.find("tiny/pickle"))
-    assert "is no model of transformers" in refusal(lambda: hub.find("tiny/words"))
+    assert "it is not a model of transformers" in refusal(lambda: hub.find("tiny/words"))
 
 
 def test_a_hub_that_is_not_there_is_said(world, monkeypatch, tmp_path):
