@@ -60,7 +60,7 @@ class Metric:
 
     def applies(self, record: Record, block: HeadBlock) -> bool:
         """Whether the metric exists at the site of a block, for this kind of record."""
-        exists_here = block.step.site.kind in self.kinds and (block.one_text or "cross" in self.kinds)
+        exists_here = block.step.site.kind in self.kinds and (block.same_tokens or "cross" in self.kinds)
         exists_here = exists_here and block.step.mixing in self.mixing
         return exists_here and (self.needs == "weights" or not record.read_only)
 
@@ -109,7 +109,7 @@ def head_metrics(
         sums = torch.zeros(2, heads, len(metrics), dtype=torch.float64)
         rows, left_out = torch.zeros(2, heads, dtype=torch.long)
         for block in batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64):
-            rows, left_out = rows + block.counted.sum((0, 2)), left_out + block.left_out[0]
+            rows, left_out = rows + block.measured.sum((0, 2)), left_out + block.num_left_out[0]
             sums += sums_of(record, block, metrics)[:, 0]
             report(done + block.rows.stop * heads * step.shape[3], total)
         done += weights_of_all([step])
@@ -130,7 +130,7 @@ def weights_of_all(steps: Sequence[Step]) -> int:
 
 def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRICS) -> Tensor:
     """Compute numerator and denominator of M metrics in a block, (2, B, H, M), float64; both 0 if not applicable."""
-    sums = torch.zeros(2, *block.counted.shape[:2], len(metrics), dtype=torch.float64)
+    sums = torch.zeros(2, *block.measured.shape[:2], len(metrics), dtype=torch.float64)
     for index, metric in enumerate(metrics):
         if metric.applies(record, block):
             sums[..., index] = torch.stack(metric.measure(block))
@@ -229,7 +229,7 @@ def farthest(
     texts = range(sentence, sentence + 1)
     blocks_of_steps = [batch.blocks(step, batch.sides_of(record, step), texts, **options) for step in steps]
     for parts in zip(*blocks_of_steps, strict=True):  # the same rows of all attention calls
-        weights, counted = (torch.cat([getattr(part, name)[0] for part in parts]) for name in ("weights", "counted"))
+        weights, counted = (torch.cat([getattr(part, name)[0] for part in parts]) for name in ("weights", "measured"))
         for i in range(len(heads)):
             both = counted[i] & counted[index]
             sums[i] += (jensen_shannon(weights[i], weights[index]) * both).sum()

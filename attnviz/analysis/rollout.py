@@ -140,8 +140,8 @@ def _rows_times_weights(step: Step, shares: Tensor | None, sentence: int, n: int
     for head in range(step.num_heads):
         for block in blocks(step, head, queries, range(n), sentence=sentence):
             if block.weights is not None and shares is None:
-                result[:, block.down.slice] += block.weights.double().sum(1)
+                result[:, block.rows.slice] += block.weights.double().sum(1)
             elif block.weights is not None:
                 weights = block.weights.nan_to_num(nan=0.0)
-                result[:, block.across.slice] += shares[:, block.down.slice].to(weights.dtype) @ weights
+                result[:, block.columns.slice] += shares[:, block.rows.slice].to(weights.dtype) @ weights
     return result / step.num_heads

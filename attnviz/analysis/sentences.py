@@ -295,7 +295,7 @@ def label_value(record: Record, value: float) -> str:
 
 def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
     """Describe where A and B differ most: the row, optionally the cell, and the tokens that only one of them has."""
-    row, cell, parts = both.most_row, both.most_cell, []
+    row, cell, parts = both.most_changed_row, both.most_changed_cell, []
     largest = cell and abs(float(both.part(*(slice(i, i + 1) for i in cell)).difference[0, 0]))
     is_nearly_same = cell is not None and 0 < largest < 0.005  # two decimal places would show 0
     if is_nearly_same:

@@ -13,17 +13,7 @@ import torch
 
 from attnviz.analysis import maps
 from attnviz.analysis.blocks import blocks, empty_queries, openings, pool, reasons_of, row_slices, weights_of
-from attnviz.analysis.groups import (
-    SPECIAL,
-    Groups,
-    Spans,
-    View,
-    as_tokens,
-    first_reasons,
-    grouped,
-    groups,
-    stretch,
-)
+from attnviz.analysis.groups import SPECIAL, Groups, Spans, View, as_tokens, first_reasons, grouped, groups, span_range
 from attnviz.analysis.maps import Cells
 from attnviz.analysis.predictions import predicted_words
 from attnviz.core.edits import Site
@@ -89,7 +79,7 @@ class _Window:
         """Text with the positions of the window: "queries 0 to 9 of 20, keys ..."; "" for the whole map."""
         if (self.rows, self.columns) == (ALL, ALL) or not len(self.queries) or not len(self.keys):
             return ""
-        spans = [(part.stretch, n) for part, n in zip((self.queries, self.keys), self.lengths, strict=True)]
+        spans = [(part.covered, n) for part, n in zip((self.queries, self.keys), self.lengths, strict=True)]
         texts = [f"{span.start} to {span.stop - 1} of {n:,}" for span, n in spans]
         return "queries {}, keys {}".format(*texts)
 
@@ -174,7 +164,7 @@ class AttentionView(_Window):
     def block(self, head: int | str, rows: slice) -> RowBlock:
         """Compute the cells of a slice of rows; there must be at least one row."""
         queries, step, sentence = self.queries[rows], self.step, self.sentence
-        window, (weights, is_open) = queries.stretch, self.weights(head, rows)
+        window, (weights, is_open) = queries.covered, self.weights(head, rows)
         first_cells = np.ix_(queries.starts - window.start, self.keys.starts)  # first cell of each merged cell
         reasons, blocked = (), np.zeros(weights.shape, np.int64)
         if step.mask is not None and is_open is not None:
@@ -192,15 +182,15 @@ class AttentionView(_Window):
         if len(self.keys) and (self.queries.merged or self.keys.merged):
             weights, is_open = self._merged(head, queries.spans, self.keys.spans)
             return weights / queries.sizes[:, None], is_open
-        weights = weights_of(self.step, head, queries.stretch, sentence=self.sentence).numpy()
-        return weights[queries.starts - queries.stretch.start][:, self.keys.starts], None
+        weights = weights_of(self.step, head, queries.covered, sentence=self.sentence).numpy()
+        return weights[queries.starts - queries.covered.start][:, self.keys.starts], None
 
     def _merged(self, head: int | str, *spans: Spans) -> tuple[np.ndarray, np.ndarray]:
         """Sum the weights between groups, and tell whether any part of a cell is open; the last results are cached."""
         name = head, self.sentence, *(positions.tobytes() for span in spans for positions in span)
         cached = _merged.setdefault(self.step, {})
         if (result := cached.get(name)) is None:
-            result = grouped(blocks(self.step, head, *map(stretch, spans), sentence=self.sentence), *spans)
+            result = grouped(blocks(self.step, head, *map(span_range, spans), sentence=self.sentence), *spans)
             if result[0].size <= MOST_MERGED:
                 while len(cached) >= MOST_MAPS:
                     cached.pop(next(iter(cached)), None)
@@ -265,7 +255,7 @@ class AttentionView(_Window):
             row = column if len(self.queries) == len(self.keys) else 0
         indices = zip((row, column), parts, strict=True)
         starts = (max(0, min(index - most // 2, len(part) - most)) for index, part in indices)
-        rows, columns = (part[start : start + most].stretch for start, part in zip(starts, parts, strict=True))
+        rows, columns = (part[start : start + most].covered for start, part in zip(starts, parts, strict=True))
         window = {"rows": rows, "columns": columns, "view": self.view}
         return see(self.record, self.site, sentence=self.sentence, **window)
 
@@ -331,7 +321,7 @@ class SeenMask(_Window):
             spans = self.queries[rows].spans, self.keys.spans
             reasons, rules = first_reasons(self.mask, self.lengths, *spans, sentence=self.sentence)
             if merged:
-                mask_blocks = openings(self.mask, self.lengths, *map(stretch, spans), sentence=self.sentence)
+                mask_blocks = openings(self.mask, self.lengths, *map(span_range, spans), sentence=self.sentence)
                 rules = rules * ~grouped(mask_blocks, *spans)[1]
             yield rows, reasons, rules
 
