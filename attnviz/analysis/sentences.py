@@ -227,7 +227,7 @@ def next_word(record: Record, position: int, *, before: Record | None = None, se
     for word in ranked:
         old = "" if word.before is None else f" (before the change {percent(word.before)})"
         listed.append(f"{quoted(word.word)} {percent(word.probability)}{old}")
-    is_other_text = before is not None and not analysis.read_alike(before, record, position, sentence=sentence)
+    is_other_text = before is not None and not analysis.same_input(before, record, position, sentence=sentence)
     what = "Most probable label" if analysis.labels_tokens(record) else "Most probable"
     return f"{what} {after}: {', '.join(listed)}.{f' {OTHER_WORDS}.' if is_other_text else ''}"
 

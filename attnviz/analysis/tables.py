@@ -150,7 +150,7 @@ def next_word_table(
     ranked = analysis.next_words(record, position, before=before, sentence=sentence, count=count)
     token = _texts([analysis.token_at(record, position, sentence=sentence)] * len(ranked))
     words = {"position": np.full(len(ranked), position), "token": token, "word": _texts([next.word for next in ranked])}
-    comparable = before is not None and analysis.read_alike(before, record, position, sentence=sentence)
+    comparable = before is not None and analysis.same_input(before, record, position, sentence=sentence)
     return _ranked_table(words, ranked, "probability", comparable)
 
 

@@ -193,7 +193,7 @@ def _distance_sums(block: HeadBlock) -> torch.Tensor:
     weights = block.by_distance.sum(0)
     n = (weights.shape[-1] + 1) // 2
     is_open = torch.ones(1, 1, 1, n) if block.open is None else block.open[..., :n].float()
-    is_open = is_open * block.real[:, None, :, None]
+    is_open = is_open * block.not_padding[:, None, :, None]
     pairs = block.diagonals(is_open).sum(0).expand_as(weights)
     distances = torch.arange(-n + 1, n)
     bins = distances.sign() * (distances.abs().clamp(min=0.5).log2().floor().long() + 1) + FURTHEST

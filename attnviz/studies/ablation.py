@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnviz.analysis.contributions import Carried, id_of, logit_of, place_of
+from attnviz.analysis.contributions import Carried, id_of, logit_of, position_and_ids
 from attnviz.analysis.heads import head_metrics
 from attnviz.analysis.predictions import position_of, predicting
 from attnviz.core.amounts import decimals, percent
@@ -154,7 +154,7 @@ def logit_falls(
         computes in half precision, `attrs["step"]` is the spacing of its largest logits.
     """
     before, heads, edits_of = _run_before(source, sentences, edits, targets)
-    position, *ids = place_of(before, token, position, minus=minus, sentence=sentence)
+    position, *ids = position_and_ids(before, token, position, minus=minus, sentence=sentence)
     falls = []
     for group, (after, _) in runs_of_copies(source, before, heads, edits_of, is_given=True, report=report):
         rows = [copy * len(sentences) + sentence for copy in range(len(group))]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.analysis.contributions import place_of
+from attnviz.analysis.contributions import position_and_ids
 from attnviz.analysis.predictions import position_of, predicting
 from attnviz.analysis.relevance import IntegratedGradients, Relevance, texts_of
 from attnviz.core.errors import AttnvizError, Canceled, InputError, check_whole
@@ -122,7 +122,7 @@ def _choose_word(record: Record, token: str | int | None, position: int | None, 
     blanks, last = predicting(record).blanks, position_of(record, -1, sentence=sentence)
     if position is None:
         position = blanks[sentence][0] if blanks and blanks[sentence] else last
-    position, id, _ = place_of(record, token, position, sentence=sentence)
+    position, id, _ = position_and_ids(record, token, position, sentence=sentence)
     weights_of(record)  # raises InputError if there are too many weights
     return {"position": position, "id": id, "sentence": sentence}
 
