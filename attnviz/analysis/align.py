@@ -20,7 +20,6 @@ from attnviz.core.tokens import Token
 
 BLANK = -1
 """State of a cell whose token is missing from the map, in addition to the states of `analysis.cells`."""
-
 MOST_CELLS = 2**22
 """Maximum number of cells of a map that is in memory as a whole: 2,048 tokens squared."""
 TILES = 256

@@ -20,10 +20,8 @@ from attnviz.core.scoring import ALL, Area
 
 NEAR = 16
 """Largest distance, in tokens, at which a key is local."""
-
 BLOCK = 2**20
 """Maximum number of weights in memory at once: 4 MB of float32."""
-
 Sums = tuple[Tensor, Tensor]
 """Numerator and denominator of a metric in a block, both (B, H), float64."""
 

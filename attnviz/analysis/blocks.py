@@ -18,10 +18,8 @@ from attnviz.core.record import ALL, Step
 
 AGGREGATIONS = ("mean", "max", "min")
 """Ways to combine all heads of a step into one map."""
-
 BLOCK = 2**21
 """Maximum number of cells in memory at once (8 MB of float32)."""
-
 HEIGHT, WIDTH = 512, 512
 """Queries (per thread) and keys of a block of one head: 1 MB of float32, which fits in the processor cache."""
 

@@ -18,7 +18,6 @@ from attnviz.core.tokens import Token, begins_sentence
 
 SPECIAL = ("show", "hide")
 """Possible values of `View.special`."""
-
 Spans = tuple[np.ndarray, np.ndarray]
 """First position of each group, and the position after its last, in the order of the text; no group is empty."""
 

@@ -30,13 +30,10 @@ from attnviz.core.record import ALL, Step
 
 TILES = 512
 """Largest number of tiles on the longer side of a map, by default."""
-
 MOST_BYTES = 200_000_000
 """Maximum size in bytes of the cached tiles of a step; thumbnails use them again after each zoom."""
-
 PIECE = 64
 """Keys per piece of a row in the search for its maximum: the slow argmax runs only on the piece with the maximum."""
-
 _pooled: WeakKeyDictionary[Step, dict[tuple, "Pooled"]] = WeakKeyDictionary()
 """Cached results of `pooled` for long texts, by heads, sentence and tile size."""
 _strongest: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()

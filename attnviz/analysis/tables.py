@@ -255,7 +255,7 @@ def _count(queries: int) -> int:
 
 
 def _largest(cells: np.ndarray, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return row and column of the `count` cells farthest from 0 in each row; of all cells, row by row, without count."""
+    """Return the rows and columns of the `count` cells farthest from 0 in each row; None for all cells."""
     if count is None:
         i, j = np.indices(cells.shape)
         return i.ravel(), j.ravel()

@@ -33,7 +33,6 @@ HIDDEN_MASK = "special tokens are hidden"
 
 MOST_MERGED, MOST_MAPS = 2**20, 16
 """Maximum number of cells of a cached map of groups (9 MB), and of cached maps per step."""
-
 _merged: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
 """Cached maps of groups for each step, by head, sentence and groups."""
 
@@ -50,7 +49,7 @@ class RowBlock:
     def pooled(self, tile: int, rule_numbers: dict[str, int]) -> "RowBlock":
         """Reduce the rows to tiles, with the weight farthest from 0 in each.
 
-        `blocked` then has the numbers of `rule_numbers`, which all row blocks of a map share; new rules are added to it.
+        `blocked` then has the numbers of `rule_numbers`, which all row blocks of a map share; it gets new rules.
         """
         numbers = [rule_numbers.setdefault(reason, len(rule_numbers) + 1) for reason in self.reasons]
         blocked = np.array([0, *numbers])[self.blocked]

@@ -132,7 +132,7 @@ def measure(
         Canceled: if the run was canceled.
     """
     usable = [text for text in lines if not text.error]
-    sentences, wrong = texts.cut(source, [text.text for text in usable]) if usable else ([], {})
+    sentences, wrong = texts.tokenize(source, [text.text for text in usable]) if usable else ([], {})
     sites = {}
     for site, heads in source.heads.items():
         sizes = (2, len(usable), heads, len(METRICS)), (2, heads, 2 * FURTHEST + 1), (heads,)

@@ -24,7 +24,6 @@ MOST_SIDE, LEAST_SIDE = 2048, 8
 """Limits for the sides of a picture in pixels: larger pictures are reduced, smaller ones are refused."""
 _decode_lock = Lock()
 """Lock for decoding, because a picture of 0.2 MB may need 500 MB while it is decoded."""
-
 SOUND_ENDING = ".wav"
 LONGEST, SHORTEST = 60.0, 0.1
 """Maximum and minimum length of a sound in seconds."""

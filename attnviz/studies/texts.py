@@ -19,9 +19,10 @@ MOST_TEXTS, MOST_BYTES = 1000, 1_000_000
 
 
 def shipped(source: Source) -> tuple[str, ...]:
-    """Return the fifty texts that attnviz has for a model: its held-out texts, or English sentences."""
+    """Return the fifty texts that attnviz has for a model: texts that it was not trained on, or English sentences."""
     file = assets.path(f"texts/{source.id}.txt")
-    return lines((file if file.is_file() and source.card else assets.path("texts/english.txt")).read_bytes())
+    has_texts = file.is_file() and source.card
+    return lines((file if has_texts else assets.path("texts/english.txt")).read_bytes())
 
 
 def lines(data: bytes) -> tuple[str, ...]:
@@ -60,37 +61,39 @@ def of_json(line: str) -> str:
 
 def cost(source: Source, texts: Sequence[str], edits: Edits = Edits()) -> Estimate:
     """Estimate time and memory to run all texts that can be tokenized."""
-    runs = []
-    sentences = sorted(filter(None, cut(source, texts)[0]), key=lambda sentence: sentence.length)
+    batches = []  # number of texts, and length of the longest
+    sentences = sorted(filter(None, tokenize(source, texts)[0]), key=lambda sentence: sentence.length)
     while sentences:
         count = _batch_size(sentences)
-        runs.append((count, sentences[count - 1].length))
+        batches.append((count, sentences[count - 1].length))
         sentences = sentences[count:]
-    return of_texts(source, runs, edits)
+    return of_texts(source, batches, edits)
 
 
-def cut(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], dict[int, str]]:
+def tokenize(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], dict[int, str]]:
     """Tokenize each text, padded to one length if the model can pad.
 
     Returns:
-        The sentences, with None for a text that cannot be tokenized; and the reasons for these texts, by index.
+        The sentences, with None for a text that cannot be tokenized; and the errors of these texts, by index.
     """
     try:
         return list(source.tokenize(list(texts))), {}
     except AttnvizError:
         pass
-    sentences, wrong = [], {}
+    sentences, errors = [], {}
     for i, text in enumerate(texts):
         try:
             sentences.append(source.tokenize([text])[0])
         except AttnvizError as error:
             sentences.append(None)
-            wrong[i] = str(error)
-    try:  # tokenize the remaining texts as a batch, so that they have the same padding and can be run together
-        padded = iter(source.tokenize([text for text, sentence in zip(texts, sentences, strict=True) if sentence]))
-        return [sentence and next(padded) for sentence in sentences], wrong
+            errors[i] = str(error)
+    valid = [i for i in range(len(texts)) if i not in errors]
+    try:  # tokenize the valid texts as a batch, so that they have the same padding and can be run together
+        for i, sentence in zip(valid, source.tokenize([texts[i] for i in valid]), strict=True):
+            sentences[i] = sentence
     except AttnvizError:
-        return sentences, wrong
+        pass
+    return sentences, errors
 
 
 def runs(
@@ -102,7 +105,7 @@ def runs(
     """Run texts in batches of similar length, which need little padding; yield the indices of a batch and its record.
 
     Args:
-        sentences: sentences from `cut`; None is left out. If they are not padded, a batch has texts of equal length.
+        sentences: result of `tokenize`; None is left out. If they are not padded, a batch has texts of equal length.
         failed: callback with the index of a text that fails even alone, and the error; None to raise the error.
     """
     order = sorted((i for i, sentence in enumerate(sentences) if sentence), key=lambda i: sentences[i].length)
@@ -128,10 +131,13 @@ def runs(
 
 
 def _batch_size(sentences: list[Sentence]) -> int:
-    """Count how many of the shortest sentences fit into one batch, at least one; `sentences` are sorted by length."""
-    padded = len(sentences[0].tokens)
+    """Count how many of the shortest sentences fit into one batch, at least one; `sentences` are sorted by length.
+
+    A batch has at most `TOKENS` tokens, and each of its sentences is padded to at least the longest of them.
+    """
+    padded_length = len(sentences[0].tokens)
     for count, sentence in enumerate(sentences, 1):
-        padded = min(padded, len(sentence.tokens))
-        if count > 1 and (count * sentence.length > TOKENS or padded < sentence.length):
+        padded_length = min(padded_length, len(sentence.tokens))
+        if count > 1 and (count * sentence.length > TOKENS or padded_length < sentence.length):
             return count - 1
     return len(sentences)
