@@ -280,8 +280,7 @@ class AlignedPair:
 def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = compare_in_tiles) -> AlignedPair:
     """Align two maps on one grid, to subtract B from A; they may differ in edits, sentence, model, layer or head.
 
-    Raises:
-        InputError: if fewer than half of the tokens have a counterpart, or maps of different texts are too large.
+    Raise InputError if fewer than half of the tokens have a counterpart, or maps of different texts are too large.
     """
     if in_decoder(a.record, a.site) != in_decoder(b.record, b.site):
         calls = " and B is ".join(f"{side.site.kind} attention of {side.record.source}" for side in (a, b))

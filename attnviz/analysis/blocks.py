@@ -327,10 +327,8 @@ class ByDistance:
 def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance:
     """Sum the weights of a head, or of all heads combined, by the distance from query to key.
 
-    A sink has no position, so its weights are left out. The last result for each step is cached.
-
-    Raises:
-        InputError: for linear attention, whose weights are no shares of a row.
+    A sink has no position, so its weights are left out. The last result for each step is cached. Raise InputError for
+    linear attention, whose weights are no shares of a row.
     """
     if step.linear:
         raise InputError(f"{step.site} is linear attention: its weights are no shares that distances could divide.")

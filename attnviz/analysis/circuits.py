@@ -97,15 +97,13 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
 
     Biases are used for previous_token alone. Rotary queries and keys are used at distance 0. A number is missing if its
     weights are unknown or if no later part reads the output of the head. The score previous_token is also missing if
-    the model has no learned position vectors: there is no published measure for rotary weights.
+    the model has no learned position vectors: there is no published measure for rotary weights. Raise InputError if the
+    model has no self-attention, or embedding and unembedding have different vocabularies.
 
     Args:
         fold_norms: whether to multiply the weights by the gain and centering of norms: W_Q, W_K and W_V by the norm
             before the layer, W_U by the last norm, W_O by a norm after it. A norm's divisor depends on the text, so it
             is left out. For `previous_token` the norm is applied to the position vectors.
-
-    Raises:
-        InputError: if the model has no self-attention, or embedding and unembedding have different vocabularies.
     """
     all_projections = {site: projections for site, projections in weights.sites.items() if site.kind != "cross"}
     if not all_projections:

@@ -141,17 +141,15 @@ def contributions(
 ) -> Contributions:
     """Split the logit of a word after a position into a sum of contributions, one for each head and other part.
 
-    The "bias of values" of a head, (b_V + b_norm W_V) W_O, does not depend on which tokens are attended to, so it has
-    a row of its own.
+    The "bias of values" of a head, (b_V + b_norm W_V) W_O, does not depend on which tokens are attended to, so it has a
+    row of its own. Raise InputError if the record has no stream, its parts are not known, or there is no such word or
+    position.
 
     Args:
         record: result of a run with `stream=True`, see `attnviz.analyze`.
         token: the word, or its id; by default the most probable one.
         position: position after which the word is predicted; negative ones count from the end.
         minus: a second word, for contributions to the difference of both logits.
-
-    Raises:
-        InputError: if the record has no stream, its parts are not known, or there is no such word or position.
     """
     stream, prediction = parts_of(record), predicting(record)
     position, first, second = position_and_ids(record, token, position, minus=minus, sentence=sentence)
@@ -201,8 +199,7 @@ def position_and_ids(
 ) -> tuple[int, int, int | None]:
     """Return the position counted from 0, the id of a word (by default the most probable), and that of `minus` or None.
 
-    Raises:
-        InputError: if the record predicts no words, or there is no such word or position.
+    Raise InputError if the record predicts no words, or there is no such word or position.
     """
     position, vocabulary = position_of(record, position, sentence=sentence), predicting(record).vocabulary
     logits = predicting(record).logits[sentence, position]
@@ -246,8 +243,7 @@ def parts_of(record: Record) -> StreamParts:
 def id_of(record: Record, token: str | int) -> int:
     """Look up the id of a word in the vocabulary, where it may also have a space before it; an id stays as it is.
 
-    Raises:
-        InputError: if there is no such word; the message names words with a similar spelling.
+    Raise InputError if there is no such word; the message names words with a similar spelling.
     """
     vocabulary = predicting(record).vocabulary
     if isinstance(token, int):

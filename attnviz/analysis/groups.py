@@ -26,15 +26,14 @@ Spans = tuple[np.ndarray, np.ndarray]
 class View:
     """Options for what a row or column of a map stands for; by default for one token.
 
+    Raise InputError if a value does not exist; the message names the values that do.
+
     Attributes:
         words: whether to merge the tokens of a word: weights are summed over keys and averaged over queries, so that
             row sums are kept.
         special: whether to "show" or "hide" special tokens.
         sentences: whether to merge the tokens of a sentence in the same way; see `begins_sentence`.
         parts: number of parts of equal length into which the text is cut, each one row or column; 0 to cut nothing.
-
-    Raises:
-        InputError: if a value does not exist; the message names the values that do.
     """
 
     words: bool = False

@@ -264,7 +264,8 @@ def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0)
     """Rank all heads by the weight from one word to another.
 
     For words of several tokens, the weight is the mean over the query's tokens and the sum over the key's. If a word
-    occurs several times, the pair of occurrences with the largest weight counts.
+    occurs several times, the pair of occurrences with the largest weight counts. Raise InputError if no call has both
+    words.
 
     Args:
         query, key: a word or a phrase (case is ignored), or the position of a token, counted from 0.
@@ -273,9 +274,6 @@ def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0)
     Returns:
         Columns site, kind, layer, head, query and key (positions of the words' first tokens), weight; the largest
         weight first. Heads of calls that do not have both words are left out.
-
-    Raises:
-        InputError: if no call has both words.
     """
     if not 0 <= sentence < len(record.sentences):
         raise InputError(f"There is no sentence {quoted(sentence)}; there are {len(record.sentences)}, counted from 0.")

@@ -58,14 +58,12 @@ def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = N
     """Find the most probable word after each position if the model ended after each layer: the logit lens.
 
     The rows are `stages`: each partial sum of the stream goes through the last norm and the unembedding. The last row
-    is the prediction of the model.
+    is the prediction of the model. Raise InputError if the record has no residual stream, or there are no such
+    positions.
 
     Args:
         record: result of a run with `stream=True`, see `attnviz.analyze`.
         positions: positions to read; None for all.
-
-    Raises:
-        InputError: if the record has no residual stream, or there are no such positions.
     """
     (positions, tokens), prediction = _columns(record, positions, sentence), predicting(record)
     words, values = [], []
@@ -81,11 +79,10 @@ def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = N
 def lens_words(record: Record, stage: int, position: int, *, sentence: int = 0, count: int = 5) -> tuple[NextWord, ...]:
     """List the most probable words of one cell of the logit lens, the most probable first; empty if they are NaN.
 
+    Raise InputError if there is no such stage or position.
+
     Args:
         stage: 0 for the embedding, i for the sum after i layers; negative stages and positions count from the end.
-
-    Raises:
-        InputError: if there is no such stage or position.
     """
     names = stages(record)
     if not -len(names) <= stage < len(names):
@@ -113,7 +110,8 @@ def pushed(
 
     The head's output goes through W_O, the last norm with the divisor of this run, and the unembedding W_U. A number is
     the head's contribution to a word's logit, as in `contributions`, with its bias of values. Special tokens, such as
-    <eos>, are left out.
+    <eos>, are left out. Raise InputError if the parts of the residual stream are not known, the head does not write to
+    it, or position or count is wrong.
 
     Args:
         position, positions: one position, or a range; all positions if both are None.
@@ -121,10 +119,6 @@ def pushed(
 
     Returns:
         Grid with the rows "up 1", "up 2", ..., "down 2", "down 1": from the most raised to the most lowered word.
-
-    Raises:
-        InputError: if the parts of the residual stream are not known, the head does not write to it, or position or
-            count is wrong.
     """
     if position is not None:
         position = position_of(record, position, sentence=sentence)

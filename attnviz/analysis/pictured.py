@@ -39,12 +39,10 @@ def minus_neutral(
 ) -> Tensor:
     """Subtract, patch by patch, the weights for a neutral question from the weights of a row, float64, (patches,).
 
-    The differences are d_j = w_ij - v_j: w are the weights of `record`, and v those of the last row of `neutral`, a
-    run with the same picture and a question such as "Describe the picture.". They sum to 0 only if both rows give the
-    pictures the same total weight.
-
-    Raises:
-        InputError: if the pictures of the records differ, or one record has no such row.
+    The differences are d_j = w_ij - v_j: w are the weights of `record`, and v those of the last row of `neutral`, a run
+    with the same picture and a question such as "Describe the picture.". They sum to 0 only if both rows give the
+    pictures the same total weight. Raise InputError if the pictures of the records differ, or one record has no such
+    row.
     """
     patches_of_runs = []
     for run in (record, neutral):

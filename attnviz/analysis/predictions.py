@@ -40,8 +40,7 @@ def predicting(record: Record) -> Prediction:
 def position_of(record: Record, position: int, *, sentence: int = 0) -> int:
     """Convert a position that may be negative, counted from the end of the sentence, to a position counted from 0.
 
-    Raises:
-        InputError: if there is no such sentence or position.
+    Raise InputError if there is no such sentence or position.
     """
     if isinstance(sentence, bool) or sentence not in range(len(record.read)):
         raise InputError(f"There is no sentence {sentence!r}; there are {len(record.read)}, counted from 0.")
@@ -111,11 +110,9 @@ def next_words(
 ) -> tuple[NextWord, ...]:
     """List the most probable words after a position, the most probable first; empty if the probabilities are NaN.
 
-    Given a run `before` a change, list the most probable words of both runs. The run is ignored if its tokens up to
-    the position differ (see `same_input`).
-
-    Raises:
-        InputError: if the model predicts no words, the position does not exist, or the vocabularies of the runs differ.
+    Given a run `before` a change, list the most probable words of both runs. The run is ignored if its tokens up to the
+    position differ (see `same_input`). Raise InputError if the model predicts no words, the position does not exist, or
+    the vocabularies of the runs differ.
     """
     after, vocabulary = _probabilities(record, position, sentence), record.prediction.vocabulary
 
@@ -166,10 +163,8 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
 
     Given a run `before` a change, each class also has its probability in that run. Probabilities are the softmax of the
     logits, or their logistic function if there is one class, or if several labels can be true at once. A regression has
-    its numbers in place of probabilities, in the order of the model.
-
-    Raises:
-        InputError: if the model does not classify, or its classes differ from those of the run before.
+    its numbers in place of probabilities, in the order of the model. Raise InputError if the model does not classify,
+    or its classes differ from those of the run before.
     """
     values = []
     for run in (record,) if before is None else (record, before):
@@ -193,10 +188,8 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
 def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
     """Compute the relative change of each token's output vector, (n,): ||after - before|| / ||before||.
 
-    The change of a zero vector is 0 if it stayed zero, else infinite.
-
-    Raises:
-        ShapeError: if the tokens of the records differ, such as after an encoder-decoder generated another text.
+    The change of a zero vector is 0 if it stayed zero, else infinite. Raise ShapeError if the tokens of the records
+    differ, such as after an encoder-decoder generated another text.
     """
     if before.output[:, 0].shape != after.output[:, 0].shape:
         raise ShapeError(f"The outputs differ in shape: {tuple(before.output.shape)}, {tuple(after.output.shape)}.")

@@ -47,11 +47,10 @@ class MixingMatrices:
 def mixed(record: Record, kind: str | None = None, *, sentence: int = 0) -> MixingMatrices:
     """Compute ½ A + ½ I for every layer of a stack: A is the mean weight of the heads, with rows divided by their sums.
 
+    Raise InputError if there is no such stack, some of its layers are missing from the record, or it is too long.
+
     Args:
         kind: stack, "encoder" or "decoder"; None for the one that produces the output.
-
-    Raises:
-        InputError: if there is no such stack, some of its layers are missing from the record, or it is too long.
     """
     steps = _stack(record, kind)
     n = token_counts(record, steps[0], sentence)[0]

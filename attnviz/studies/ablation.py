@@ -248,6 +248,8 @@ def carried(
 ) -> Carried:
     """Patch one head at a time from the run of text B into text A, and measure the logit difference of two words.
 
+    Raise InputError if the part cannot be taken, the model predicts no words, or the difference is the same in A and B.
+
     Args:
         sentences: text A as a tuple of one sentence.
         other: text B, with as many tokens as A.
@@ -257,9 +259,6 @@ def carried(
             position, or the first blank if the model fills in blanks.
         words: a word for A and a word for B, or their ids. By default the most probable words; if these are the same,
             the words whose logits fall and rise most from A to B.
-
-    Raises:
-        InputError: if the part cannot be taken, the model predicts no words, or the difference is the same in A and B.
     """
     if len(sentences) != 1:
         raise InputError(f"Patching is measured for one text; there are {len(sentences)}. Give one of them.")

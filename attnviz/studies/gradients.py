@@ -33,15 +33,14 @@ def relevance(
 ) -> Relevance:
     """Run the model once more, and compute gradient times weight of every head for the logit of a word.
 
+    Raise InputError if the model predicts no words or is not available, word or position do not exist, or there are
+    more than `MOST_WEIGHTS` weights.
+
     Args:
         source: source of the record.
         token: the word, or its id; by default the most probable one.
         position: position after which the word is predicted; negative ones count from the end. By default the last
             position, or the first blank if the model fills in blanks.
-
-    Raises:
-        InputError: if the model predicts no words or is not available, word or position do not exist, or there are
-            more than `MOST_WEIGHTS` weights.
     """
     chosen = _choose_word(record, token, position, sentence)
     tap = GradientTap(record.edits)

@@ -28,8 +28,7 @@ def shipped(source: Source) -> tuple[str, ...]:
 def lines(data: bytes) -> tuple[str, ...]:
     """Split a file into texts, one per line, without empty lines.
 
-    Raises:
-        InputError: if the file is too large, not UTF-8, empty, or has too many lines.
+    Raise InputError if the file is too large, not UTF-8, empty, or has too many lines.
     """
     if len(data) > MOST_BYTES:
         raise InputError(f"The file has {len(data):,} bytes; at most {MOST_BYTES:,} are read.")
@@ -46,8 +45,7 @@ def lines(data: bytes) -> tuple[str, ...]:
 def of_json(line: str) -> str:
     """Extract the text from a line of JSON lines: a string, or the "text" of an object.
 
-    Raises:
-        InputError: if the line has no text.
+    Raise InputError if the line has no text.
     """
     try:
         value = json.loads(line)

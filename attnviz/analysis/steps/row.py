@@ -96,9 +96,8 @@ class Row:
 def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0, keys: slice = FIRST) -> Row:
     """Compute all numbers of one query; `keys` are the keys to show.
 
-    Raises:
-        InputError: if there is no such query, head or sentence, `keys` are more than 64, or only the weights of the
-            model are known.
+    Raise InputError if there is no such query, head or sentence, `keys` are more than 64, or only the weights of the
+    model are known.
     """
     step = _checked_step(record, site, head, query, sentence)
     positions, rows = window_positions(keys, step.shape[3], "keys"), slice(query, query + 1)
