@@ -34,12 +34,7 @@ Pair = tuple[int | None, int | None]
 
 @dataclass(frozen=True, eq=False)
 class Side:
-    """One of two maps to compare: the weights of one head, or of all heads combined, on one sentence of a record.
-
-    Attributes:
-        head: number of a head, or a name of `AGGREGATIONS`: "mean", "max" or "min".
-        sentence: index in the batch.
-    """
+    """One of two maps to compare: one head, or all heads combined ("mean", "max", "min"), on a sentence of a record."""
 
     record: Record
     site: Site
@@ -84,12 +79,7 @@ Tiled = tuple[tuple[np.ndarray, np.ndarray], ...]
 def compare_in_tiles(a: Side, b: Side, rows: range, columns: range, tile: int) -> tuple[Tiled, np.ndarray]:
     """Compare a window of two maps over the same tokens, block by block, so that no map is in memory as a whole.
 
-    Args:
-        rows, columns: positions of the queries and of the keys in the window.
-        tile: cells per side of a tile.
-
-    Returns:
-        The tiles, see `AlignedPair.tiled`, and the total variation of each row, see `AlignedPair.variation`.
+    Returns the tiles, see `AlignedPair.tiled`, and the total variation of each row, see `AlignedPair.variation`.
     """
     shape = len(rows[::tile]), len(columns[::tile])
     largest = torch.zeros(3, *shape, dtype=torch.float64)  # of A, of B and of A - B in each tile
@@ -100,7 +90,8 @@ def compare_in_tiles(a: Side, b: Side, rows: range, columns: range, tile: int) -
     blocks_of_sides = (blocks(side.step, side.head, rows, columns, tile, sentence=side.sentence) for side in (a, b))
     for block_pair in zip(*blocks_of_sides, strict=True):
         block_rows, block_columns = block_pair[0].rows, block_pair[0].columns
-        tiles, in_tiles = (block_rows.tiles, block_columns.tiles), (*block_rows.in_tiles, *block_columns.in_tiles)
+        tiles = block_rows.tiles, block_columns.tiles
+        in_tiles = block_rows.num_tiles, block_rows.tile_size, block_columns.num_tiles, block_columns.tile_size
         for i, block in enumerate(block_pair):
             is_open = block.open.reshape(in_tiles).amax((1, 3)) if isinstance(block.open, Tensor) else block.open
             has_open[i][tiles] |= is_open
@@ -131,13 +122,10 @@ def compare_in_tiles(a: Side, b: Side, rows: range, columns: range, tile: int) -
 
 
 def _variation(sums: Tensor, totals: Tensor) -> np.ndarray:
-    """Compute the total variation of each row, (rows,), from sums over the keys of a window and over all keys.
+    """Compute the total variation of each row, (rows,); NaN if its totals are not 1, so that it is no distribution.
 
-    The keys outside of the window count as one key, because only the sums of their weights are known.
-
-    Args:
-        sums: sums of A, B and |A - B| over the keys of the window, (3, rows).
-        totals: sums of A and B over all keys, (2, rows). A row whose totals are not 1 is no distribution: it has NaN.
+    `sums` are those of A, B and |A - B| over the keys of a window, (3, rows), and `totals` those of A and B over all
+    keys, (2, rows). The keys outside of the window count as one key, because only the sums of their weights are known.
     """
     other_keys = (totals[0] - sums[0]) - (totals[1] - sums[1])
     is_distribution = (totals.isfinite() & ((totals - 1).abs() < 1e-3)).all(0)
@@ -220,10 +208,7 @@ class AlignedPair:
         return tuple(tiles)
 
     def measure_arguments(self, tile: int | None = None) -> tuple[Side, Side, range, range, int]:
-        """Return the arguments of `measure`: A, B, positions of the queries and of the keys, and cells per tile side.
-
-        The grid must have the same tokens in A and B.
-        """
+        """Return the arguments of `measure`, for maps over the same tokens: A, B, rows, columns and cells per tile."""
         rows, columns = (range(pairs[0][0], pairs[-1][0] + 1) for pairs in (self.rows, self.columns))
         return self.a, self.b, rows, columns, tile or self.tile
 

@@ -8,7 +8,7 @@ Every metric is a quotient of two sums over rows, without rows of padding, witho
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -169,20 +169,14 @@ class HeadBlock:
 
     @cached_property
     def weighted_sums(self) -> Tensor:
-        """Sums over the keys, weighted by the weights, (B, H, R, d_v + 2), in one matrix product.
-
-        They are the value (d_v numbers), the norm of the value, and 1 for a special token, 0 for another.
-        """
+        """Weighted sums over the keys of value, norm of the value, and 1 for a special token, (B, H, R, d_v + 2)."""
         value = self.step.value[self.texts].to(self.dtype)
         special = self.sides.special[self.texts, None, :, None].to(self.dtype).expand(-1, value.shape[1], -1, -1)
         return self.weights @ torch.cat([value, value.norm(dim=-1, keepdim=True), special], -1)
 
     @cached_property
     def duplicates(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Indices (text, row, key) of all rows and other keys with the same token; in a decoder, of earlier keys.
-
-        Special tokens and padding are left out.
-        """
+        """Indices (text, row, key) of all rows and other (in a decoder: earlier) keys with the same ordinary token."""
         keys, position = torch.arange(self.sides.keys.shape[1]), self.position[:, None]
         is_same = self.sides.queries[self.texts, self.rows, None] == self.sides.keys[self.texts, None]
         is_same &= keys < position if self.step.site.kind == "decoder" else keys != position
@@ -308,19 +302,12 @@ def _weight_at_offset(block: HeadBlock, offset: int) -> Sums:
     return block.over_rows(weights, (keys >= 0) & (keys < block.num_keys[:, None]))
 
 
-def itself(block: HeadBlock) -> Sums:
-    """Metric: weight on the query's own position."""
-    return _weight_at_offset(block, 0)
-
-
-def previous(block: HeadBlock) -> Sums:
-    """Metric: weight on the previous position."""
-    return _weight_at_offset(block, -1)
-
-
-def following(block: HeadBlock) -> Sums:
-    """Metric: weight on the next position."""
-    return _weight_at_offset(block, 1)
+itself = partial(_weight_at_offset, offset=0)
+"""Metric: weight on the query's own position."""
+previous = partial(_weight_at_offset, offset=-1)
+"""Metric: weight on the previous position."""
+following = partial(_weight_at_offset, offset=1)
+"""Metric: weight on the next position."""
 
 
 def first(block: HeadBlock) -> Sums:
@@ -336,11 +323,7 @@ def special(block: HeadBlock) -> Sums:
 
 
 def _weight_on_pairs(block: HeadBlock, text: Tensor, row: Tensor, key: Tensor) -> Sums:
-    """Sum the weights of cells (text, row, key), and count the measured rows that have such a cell.
-
-    Args:
-        text, row, key: indices of the cells, (cells,) each.
-    """
+    """Sum the weights of cells, given by their indices, (cells,) each, and count the measured rows with such a cell."""
     num_texts, num_heads, num_rows = block.measured.shape
     weights = block.weights[text, :, row, key].double()  # (cells, H)
     has_cell = torch.zeros(num_texts, num_rows, dtype=torch.bool)

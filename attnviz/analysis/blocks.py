@@ -39,10 +39,9 @@ def weights_of(step: Step, head: int | str, rows: slice = ALL, columns: slice = 
 def reasons_of(
     step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], Tensor]:
-    """Return the names of the rules that block cells, and for each cell the number of its rule, (rows, columns).
+    """Return the names of the rules that block cells, and for each cell, (rows, columns), its rule's number, from 1.
 
-    Number i is the rule with index i - 1; 0 is an open cell. With all heads combined, a cell is blocked if every head
-    blocks it.
+    An open cell has 0. With all heads combined, a cell is blocked if every head blocks it.
     """
     reasons = [step.reasons(h, rows, columns, sentence=sentence) for h in _heads_with_masks(step, head)]
     names = reasons[0][0]
@@ -88,11 +87,6 @@ class BlockAxis:
     first_tile: int
     num_tiles: int
     tile_size: int
-
-    @property
-    def in_tiles(self) -> tuple[int, int]:
-        """Shape of this axis if it is split into tiles."""
-        return self.num_tiles, self.tile_size
 
     @property
     def tiles(self) -> slice:
@@ -240,10 +234,7 @@ def window_ranges(step: Step, rows: slice, columns: slice) -> tuple[range, range
 
 
 def row_slices(queries: int, keys: int, tile: int = 1) -> list[slice]:
-    """Cut the rows of a map, (queries, keys), into slices of about `BLOCK` cells; only the last may end within a tile.
-
-    A map without rows has one empty slice.
-    """
+    """Cut the rows of a map into slices of whole tiles with about `BLOCK` cells; without rows, into one empty slice."""
     height = max(1, BLOCK // max(1, keys) // tile) * tile
     return [slice(start, min(start + height, queries)) for start in range(0, max(1, queries), height)]
 

@@ -69,10 +69,7 @@ class Circuits:
         return tuple(LACKING[name] for name, numbers in columns.items() if numbers.isna().all())
 
     def matrix(self, kind: str) -> np.ndarray:
-        """Return the composition scores "q", "k" or "v", (heads, heads): a row per earlier, a column per later head.
-
-        All other pairs of heads have NaN.
-        """
+        """Return the "q", "k" or "v" composition scores of earlier heads (rows) with later ones (columns), else NaN."""
         if kind not in KINDS:
             raise InputError(f"There is no composition {kind!r}. There are: {', '.join(KINDS)}.")
         heads = pd.MultiIndex.from_frame(self.heads[["layer", "head"]])
@@ -178,10 +175,7 @@ class _Heads:
 
     @cached_property
     def writes(self) -> Tensor | None:
-        """Matrix with the norms of W_V W_O, ‖R W_O X‖ = ‖W_V W_O X‖ with R = `_square_root(W_V)`, but only d_v rows.
-
-        It is R W_O with Frobenius norm 1, (H, d_v, d_model); None if W_V is unknown.
-        """
+        """W_V W_O shortened to d_v rows with the same norms: R W_O, R = `_square_root(W_V)`, normalized to norm 1."""
         return None if self.value is None else _normalize(_square_root(self.value) @ self.output)
 
     @cached_property

@@ -66,10 +66,7 @@ class Contributions:
         return names
 
     def with_falls(self, falls: pd.DataFrame | None) -> pd.DataFrame:
-        """Return the table with a column "fall": how far the logit falls with each head off; NaN for other parts.
-
-        `falls` is the result of `studies.ablation.logit_falls`; without it, all falls are NaN.
-        """
+        """Return the table with the column "fall" of `logit_falls`: fall of the logit with each head off, else NaN."""
         if falls is None:
             return self.table.assign(fall=float("nan"))
         table = self.table.merge(falls[[*HEAD, "fall"]], "left", on=HEAD)
@@ -213,10 +210,7 @@ def position_and_ids(
 
 
 def logit_of(record: Record, rows: int | list[int], position: int, first: int, second: int | None) -> Tensor:
-    """Return the logit of a word (minus that of a second word, if any) at a position.
-
-    `rows` is an index in the batch, or a list of indices, which gives a tensor of as many logits.
-    """
+    """Return the logit of a word (minus that of a second word, if any) at a position, for texts `rows` of the batch."""
     return _minus(predicting(record).logits[rows, position].double(), first, second)
 
 

@@ -236,10 +236,9 @@ def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.nd
 def first_reasons(
     mask: Mask | torch.Tensor, lengths: tuple[int, int], queries: Spans, keys: Spans, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return the names of a mask's rules, and the number of the rule for the first cell of each pair of groups.
+    """Return the names of a mask's rules, and for the first cell of each pair of groups the number of its rule, from 1.
 
-    The numbers, (groups of queries, groups of keys), are 0 for an open cell and i for the rule with index i - 1. A mask
-    that is a tensor has one rule, "the model's mask", and 1 everywhere. `lengths` are the numbers of queries and keys.
+    An open cell has 0. A mask that is a tensor has one rule for all cells. `lengths`: numbers of queries and keys.
     """
     (first_queries, _), (first_keys, _) = queries, keys
     if isinstance(mask, torch.Tensor):

@@ -137,10 +137,7 @@ def weights_of_all(steps: Sequence[Step]) -> int:
 
 
 def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRICS) -> Tensor:
-    """Compute the numerator and denominator of M metrics in a block, (2, B, H, M), float64.
-
-    Both are 0 for a metric that does not exist at the site.
-    """
+    """Compute numerators and denominators of M metrics in a block, (2, B, H, M), float64; 0 if one does not exist."""
     sums = torch.zeros(2, *block.measured.shape[:2], len(metrics), dtype=torch.float64)
     for index, metric in enumerate(metrics):
         if metric.applies(record, block):

@@ -122,10 +122,7 @@ def pooled(
 def pooled_mask(
     mask: Mask, lengths: tuple[int, int], tile: int, *, sentence: int = 0, rows: slice = ALL, columns: slice = ALL
 ) -> Pooled:
-    """Count the open cells in each tile of a mask; `lengths` are its numbers of queries and keys.
-
-    All weights of the result are 0.
-    """
+    """Count the open cells in each tile of a mask with `lengths` queries and keys; all weights of the result are 0."""
     queries, keys = range(*rows.indices(lengths[0])), range(*columns.indices(lengths[1]))
     tiles = _Tiles(queries, keys, tile, torch.float32)
     for block in openings(mask, lengths, queries, keys, tile, sentence=sentence):
@@ -139,12 +136,9 @@ def farthest(largest: Tensor, smallest: Tensor) -> Tensor:
 
 
 class _Tiles:
-    """Accumulator that makes a `Pooled` from blocks of weights.
+    """Accumulator that makes a `Pooled` from blocks of weights; `heads` is their number if there are several, else 0.
 
-    Args:
-        heads: number of heads if there are several, else 0.
-        own_masks: whether several heads have different masks.
-        is_signed: whether weights may be negative; the weight farthest from 0 then counts as the largest.
+    With `is_signed`, the weight farthest from 0 counts as the largest. `own_masks`: heads have different masks.
     """
 
     def __init__(
@@ -170,9 +164,9 @@ class _Tiles:
 
     def add(self, block: Block) -> None:
         """Add the open cells and the weights of a block to its r x c tiles, each of R rows and C columns."""
-        (r, tile_height), (c, tile_width) = block.rows.in_tiles, block.columns.in_tiles
-        width = c * tile_width
-        tiles = (..., block.rows.tiles, block.columns.tiles)
+        r, tile_height = block.rows.num_tiles, block.rows.tile_size
+        c, tile_width = block.columns.num_tiles, block.columns.tile_size
+        tiles, width = (..., block.rows.tiles, block.columns.tiles), c * tile_width
         if isinstance(block.open, Tensor):
             open_by_column = block.open.view(-1, r, tile_height, width).sum(2)
             self.open[tiles] += open_by_column.view(-1, r, c, tile_width).sum(3).squeeze(0)
@@ -206,8 +200,8 @@ class _Tiles:
 
     def _add_heads(self, block: Block, tiles: tuple) -> None:
         """Update the largest weights of several heads, (H, r, c), in the tiles of a block."""
-        (r, tile_height), (c, tile_width) = block.rows.in_tiles, block.columns.in_tiles
-        cells = block.cells.view(-1, r, tile_height, c * tile_width)
+        r, c, tile_width = block.rows.num_tiles, block.columns.num_tiles, block.columns.tile_size
+        cells = block.cells.view(-1, r, block.rows.tile_size, c * tile_width)
         before = self.largest[tiles]  # a view, so that it is updated in place
         largest = before.maximum(block.to_weights(cells.amax(2).view(-1, r, c, tile_width).amax(3)))
         if self.is_signed:
@@ -250,12 +244,7 @@ def strongest(
 
 
 class _Rows:
-    """Accumulator of the largest weight of each row and its column, from blocks of weights; see `strongest`.
-
-    Args:
-        queries, keys: numbers of rows and columns.
-        is_signed: whether weights may be negative; the weight farthest from 0 then counts as the largest.
-    """
+    """Accumulator of the largest weight of each row and its column; with `is_signed`, of the weight farthest from 0."""
 
     def __init__(self, queries: int, keys: int, dtype: torch.dtype, *, is_signed: bool = False):
         self.is_signed = is_signed
@@ -397,11 +386,9 @@ def cells_of(
 
 
 def states_of(weights: np.ndarray, blocked: np.ndarray, is_empty: np.ndarray, tile: int) -> np.ndarray:
-    """Return the state of each cell or tile, such as `WEIGHT`; a tile is `EMPTY` if none of its rows has an open key.
+    """Return the state of each cell or tile, such as `WEIGHT`, from its weight and the rule that blocks it (0: none).
 
-    Args:
-        weights, blocked: weight of each cell or tile, and number of the rule that blocks it or 0, (rows, columns).
-        is_empty: whether a row has no open key, boolean, one entry for each row of cells.
+    `is_empty` tells for each row of cells whether it has no open key; a tile is `EMPTY` if all its rows are.
     """
     states = np.where(np.isnan(weights), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
     if len(is_empty):

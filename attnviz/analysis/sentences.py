@@ -68,10 +68,7 @@ def in_quotes(text: str) -> str:
 def cell(
     record: Record, site: Site, head: int | str, query: int, key: int, sentence: int = 0, *, view: View = View()
 ) -> str:
-    """Describe the weight from one query to one key in a sentence, or why the query may not attend to the key.
-
-    In a view that merges tokens, the sentence is about the groups that contain the query and the key.
-    """
+    """Describe the weight of one cell, or why it is blocked; in a view, of the cell that contains the query and key."""
     step = record.step(site)
     whole = views.see(record, site, sentence=sentence, view=view)
     row, column = whole.queries.index_of(query), whole.keys.index_of(key)

@@ -186,10 +186,7 @@ def step_by_step_table(record: Record, *, before: Record | None = None, sentence
 
 
 def _weights(view: AttentionView, head: int | str, *, many: bool, num_heads: int = 1) -> pd.DataFrame:
-    """Make a table of all cells of a head or, if there are `many`, of the strongest cells of each query.
-
-    `num_heads` is the number of heads in the whole table, which limits the cells of each.
-    """
+    """Make a table of all cells of a head or, if `many`, of the strongest of each query; `num_heads` share a limit."""
     if many:
         return _strongest(view, head, _count(len(view.queries) * num_heads))
     cells = view.cells([head])[0]

@@ -47,10 +47,7 @@ class RowBlock:
     reasons: tuple[str, ...]
 
     def pooled(self, tile: int, rule_numbers: dict[str, int]) -> "RowBlock":
-        """Reduce the rows to tiles, with the weight farthest from 0 in each.
-
-        `blocked` then has the numbers of `rule_numbers`, which all row blocks of a map share; it gets new rules.
-        """
+        """Reduce the rows to tiles; `rule_numbers`, shared by all rows of a map, numbers the rules, also new ones."""
         numbers = [rule_numbers.setdefault(reason, len(rule_numbers) + 1) for reason in self.reasons]
         blocked = np.array([0, *numbers])[self.blocked]
         if tile == 1:
@@ -63,12 +60,9 @@ class RowBlock:
 
 @dataclass(frozen=True, eq=False)
 class _Window:
-    """Rows and columns of a map in a view, limited to a window.
+    """Groups of tokens that are the rows and columns of a map in a view, limited to a window of positions.
 
-    Attributes:
-        rows, columns: the window, as slices of positions.
-        queries, keys: the groups of tokens that are its rows and columns.
-        lengths: numbers of queries and keys of the whole map, without a sink.
+    `lengths` are the numbers of queries and keys of the whole map, without a sink.
     """
 
     sentence: int
@@ -193,10 +187,7 @@ class AttentionView(_Window):
         return RowBlock(weights, blocked, scores, reasons)
 
     def weights(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
-        """Compute the weights of a slice of rows, (rows, columns), and whether merged cells contain an open cell.
-
-        The second result is boolean, (rows, columns); None if no tokens are merged.
-        """
+        """Compute the weights of a slice of rows, and whether merged cells contain an open one (None: none merged)."""
         queries = self.queries[rows]
         if len(self.keys) and self.has_merged:
             weights, is_open = self._merged(head, queries.spans, self.keys.spans)
@@ -374,11 +365,9 @@ def see_mask(
 def _window_groups(
     whole: Sequence[Groups], view: View, tokens: Sequence[Sequence[Token]], what: object, rows: slice, columns: slice
 ) -> list[Groups]:
-    """Limit the groups of queries and of keys to a window; raise InputError if a view hides all tokens of one of them.
+    """Limit the groups of the whole map, queries and keys, to a window; raise InputError if a view hides all of them.
 
-    Args:
-        whole, tokens: groups and tokens of the whole map, first of the queries, then of the keys.
-        what: name of the attention call or mask, for the error message.
+    `what` is the name of the attention call or mask in the message.
     """
     if view != View() and not all(map(len, whole)):
         raise InputError(f"Nothing is left to see of {what}: it has only special tokens there, which are hidden.")

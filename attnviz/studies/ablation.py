@@ -306,10 +306,7 @@ def carried(
 
 
 def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> dict[str, float | None]:
-    """Compute the `EFFECTS` of the head that is off in a copy, as means over sentences; None for undefined effects.
-
-    `runs` are those of `runs_of_copies`, and `copy` is the index of the head in its group.
-    """
+    """Compute the `EFFECTS` of the head that is off in a copy, as means over sentences; None for undefined effects."""
     after, generated = runs
     effect: dict[str, list[Any]] = {name: [] for name in EFFECTS}
     for b, text in enumerate(before.read):

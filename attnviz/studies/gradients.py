@@ -124,14 +124,11 @@ def _choose_word(record: Record, token: str | int | None, position: int | None, 
 
 
 def _word_logit(record: Record, logits: Tensor, position: int, id: int, sentence: int) -> tuple[dict[str, Any], Tensor]:
-    """Return the fields of a `WordLogit`, and its logit in `logits` of a second run with a graph, for gradients.
-
-    Raise AttnvizError if the logits of the two runs differ by more than the rounding of half precision.
-    """
+    """Return the fields of a `WordLogit`, and the logit from a second run; raise AttnvizError if the runs differ."""
     first, second = record.prediction.logits[sentence, position], logits[sentence, position]
     finite = first.isfinite()
     difference = float((second.detach().cpu() - first)[finite].abs().max())
-    if not difference <= 3e-2 * float(first[finite].abs().max()):
+    if not difference <= 3e-2 * float(first[finite].abs().max()):  # rounding of half precision
         what = f"gives other logits with vectors in place of tokens (a difference of {difference:.3g})"
         raise AttnvizError(f"'{record.source}' {what}, so its gradients would belong to another run.")
     chosen = {"position": position, "id": id, "sentence": sentence, "logit": float(second[id].detach())}

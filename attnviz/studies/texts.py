@@ -129,10 +129,7 @@ def runs(
 
 
 def _batch_size(sentences: list[Sentence]) -> int:
-    """Count how many of the shortest sentences fit into one batch, at least one; `sentences` are sorted by length.
-
-    A batch has at most `TOKENS` tokens, and each of its sentences is padded to at least the longest of them.
-    """
+    """Count how many of the shortest sentences fit into one batch, at least one; `sentences` are sorted by length."""
     padded_length = len(sentences[0].tokens)
     for count, sentence in enumerate(sentences, 1):
         padded_length = min(padded_length, len(sentence.tokens))
