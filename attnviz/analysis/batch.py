@@ -47,9 +47,7 @@ class Sides:
 
 @dataclass(frozen=True, eq=False)
 class HeadBlock:
-    """A block of rows of an attention call, with all heads and keys, for some texts of the batch.
-
-    In the shapes of its arrays, B is the number of these texts and R the number of these rows.
+    """A block of an attention call: R rows with all heads and keys, for B texts of the batch.
 
     Attributes:
         texts, rows: slice of the batch, and slice of the queries.
@@ -105,8 +103,7 @@ class HeadBlock:
         if self.open is None:
             return torch.tensor(float(num_keys)).expand(1, 1, 1)
         counts = self.open.expand(*self.open.shape[:-1], num_keys).sum(-1)
-        missing_axes = 3 - counts.dim()
-        return counts.view((1,) * missing_axes + counts.shape)
+        return counts.view((1,) * (3 - counts.dim()) + counts.shape)  # with the missing axes
 
     @cached_property
     def scores(self) -> Tensor:

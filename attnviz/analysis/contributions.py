@@ -194,10 +194,7 @@ def contributions(
 def position_and_ids(
     record: Record, token: str | int | None, position: int, *, minus: str | int | None = None, sentence: int = 0
 ) -> tuple[int, int, int | None]:
-    """Return the position counted from 0, the id of a word (by default the most probable), and that of `minus` or None.
-
-    Raise InputError if the record predicts no words, or there is no such word or position.
-    """
+    """Return the position counted from 0, the id of a word (None: the most probable), and that of `minus` or None."""
     position, vocabulary = position_of(record, position, sentence=sentence), predicting(record).vocabulary
     logits = predicting(record).logits[sentence, position]
     first = int(logits.argmax()) if token is None else id_of(record, token)
@@ -235,10 +232,7 @@ def parts_of(record: Record) -> StreamParts:
 
 
 def id_of(record: Record, token: str | int) -> int:
-    """Look up the id of a word in the vocabulary, where it may also have a space before it; an id stays as it is.
-
-    Raise InputError if there is no such word; the message names words with a similar spelling.
-    """
+    """Look up the id of a word in the vocabulary, where it may have a space before it; raise InputError if missing."""
     vocabulary = predicting(record).vocabulary
     if isinstance(token, int):
         if not 0 <= token < len(vocabulary):
@@ -257,10 +251,9 @@ def written_by_heads(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Compute the vectors that the heads of a site write into the residual stream at a slice of n positions.
 
-    Returns:
-        The vectors of the heads, (H, n, d_model); the share of the bias of values in these vectors, with the same
-        shape; and the bias of W_O, (n, d_model), or one row if it is the same at all positions. A bias that does not
-        exist is None.
+    Returns the vectors of the heads, (H, n, d_model); the share of the bias of values in these vectors, with the same
+    shape; and the bias of W_O, (n, d_model), or one row if it is the same at all positions. A bias that does not exist
+    is None.
     """
     step, projections = record.step(site), parts_of(record).weights.sites[site]
     heads, keys = range(step.num_heads), slice(step.shape[3] - step.has_sink)  # a sink has no value

@@ -18,15 +18,11 @@ from attnviz.core.tokens import Token, begins_sentence
 
 SPECIAL = ("show", "hide")
 """Possible values of `View.special`."""
-Spans = tuple[np.ndarray, np.ndarray]
-"""First position of each group, and the position after its last, in the order of the text; no group is empty."""
 
 
 @dataclass(frozen=True)
 class View:
     """Options for what a row or column of a map stands for; by default for one token.
-
-    Raise InputError if a value does not exist; the message names the values that do.
 
     Attributes:
         words: whether to merge the tokens of a word: weights are summed over keys and averaged over queries, so that
@@ -86,10 +82,6 @@ class Groups:
     def sizes(self) -> np.ndarray:
         """Number of positions of each group."""
         return self.stops - self.starts
-
-    @property
-    def spans(self) -> Spans:
-        return self.starts, self.stops
 
     @property
     def covered(self) -> slice:
@@ -191,27 +183,19 @@ def _is_merged(before: Token, token: Token, view: View, text: str) -> bool:
     return view.words and token.joined
 
 
-def span_range(spans: Spans) -> range:
-    """Return the range of positions from the first group to the last, inclusive; there must be at least one group."""
-    starts, stops = spans
-    return range(int(starts[0]), int(stops[-1]))
-
-
-def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.ndarray, np.ndarray]:
+def grouped(blocks: Iterable[Block], queries: Groups, keys: Groups) -> tuple[np.ndarray, np.ndarray]:
     """Merge cells by groups of queries and groups of keys: the sum of their weights, float64, and whether any is open.
 
-    Both results have the shape (groups of queries, groups of keys).
-
-    Args:
-        blocks: blocks from `blocks.blocks` or `blocks.openings`, over the `span_range` of queries and keys.
+    Both results have the shape (groups of queries, groups of keys). `blocks` are those of `blocks.blocks` or
+    `blocks.openings`, over the `covered` positions.
     """
-    group_of = []  # for both axes: group of each position of the covered range, -1 if no group has the position
-    for starts, stops in (queries, keys):
+    group_of = []  # for both axes: group of each covered position, -1 if no group has the position
+    for starts, stops in ((queries.starts, queries.stops), (keys.starts, keys.stops)):
         group_of_position = np.full(stops[-1] - starts[0], -1)
         for group, (start, stop) in enumerate(zip(starts - starts[0], stops - starts[0], strict=True)):
             group_of_position[start:stop] = group
         group_of.append(group_of_position)
-    shape = len(queries[0]), len(keys[0])
+    shape = len(queries), len(keys)
     sums, is_open = np.zeros(shape), np.zeros(shape, bool)
     for block in blocks:
         runs = []  # for both axes of the block: first position and group of each run of the same group
@@ -234,15 +218,14 @@ def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.nd
 
 
 def first_reasons(
-    mask: Mask | torch.Tensor, lengths: tuple[int, int], queries: Spans, keys: Spans, *, sentence: int = 0
+    mask: Mask | torch.Tensor, lengths: tuple[int, int], queries: Groups, keys: Groups, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """Return the names of a mask's rules, and for the first cell of each pair of groups the number of its rule, from 1.
 
     An open cell has 0. A mask that is a tensor has one rule for all cells. `lengths`: numbers of queries and keys.
     """
-    (first_queries, _), (first_keys, _) = queries, keys
     if isinstance(mask, torch.Tensor):
-        return ("the model's mask",), np.ones((len(first_queries), len(first_keys)), np.int64)
-    cells = {"rows": torch.from_numpy(first_queries), "columns": torch.from_numpy(first_keys)}
-    reasons, codes = mask.reasons(*lengths, sentence=sentence, **cells)
+        return ("the model's mask",), np.ones((len(queries), len(keys)), np.int64)
+    first_cells = {"rows": torch.from_numpy(queries.starts), "columns": torch.from_numpy(keys.starts)}
+    reasons, codes = mask.reasons(*lengths, sentence=sentence, **first_cells)
     return reasons, codes.numpy()

@@ -148,8 +148,7 @@ def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRIC
 def seconds(record: Record, sentence: int = 0) -> float:
     """Estimate the seconds of `head_metrics`, by measuring a few rows."""
     step = max(record.steps, key=lambda step: step.shape[2] * step.shape[3])
-    start, num_rows = perf_counter(), min(32, step.shape[2])
-    texts = range(sentence, sentence + 1)
+    start, num_rows, texts = perf_counter(), min(32, step.shape[2]), range(sentence, sentence + 1)
     block = next(batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64))
     sums_of(record, replace(block, rows=slice(0, num_rows), position=torch.arange(num_rows)))
     seconds_per_weight = (perf_counter() - start) / (num_rows * step.num_heads * step.shape[3])
@@ -158,10 +157,7 @@ def seconds(record: Record, sentence: int = 0) -> float:
 
 @dataclass(frozen=True)
 class Threshold:
-    """Rule that suggests a role for a head: its `metric` is at least `least`, and its metric `unless`, if any, is not.
-
-    `unless` names a simpler explanation: a special token that is also the first token is a sink.
-    """
+    """Rule for a role: `metric` is at least `least`, and the metric `unless`, a simpler explanation, if any, is not."""
 
     name: str
     metric: str
@@ -184,12 +180,9 @@ THRESHOLDS: tuple[Threshold, ...] = (
 
 @dataclass(frozen=True)
 class Role:
-    """Suggested role of a head.
+    """Suggested role of a head, the evidence in words, and the value of its metric, 0 to 1, as a mean over the texts.
 
-    Attributes:
-        name, evidence: name of the role, and the sentence that gives its metric.
-        value: value of the metric, 0 to 1, as a mean over the texts.
-        fails: share of the texts on which the metric is below the threshold; None for a single text.
+    `fails` is the share of the texts on which the metric is below the threshold; None for a single text.
     """
 
     name: str
@@ -262,15 +255,12 @@ def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0)
 
     For words of several tokens, the weight is the mean over the query's tokens and the sum over the key's. If a word
     occurs several times, the pair of occurrences with the largest weight counts. Raise InputError if no call has both
-    words.
+    words. The columns are site, kind, layer, head, query and key (positions of the words' first tokens), weight; the
+    largest weight is first. Heads of calls that do not have both words are left out.
 
     Args:
         query, key: a word or a phrase (case is ignored), or the position of a token, counted from 0.
         sentence: index in the batch.
-
-    Returns:
-        Columns site, kind, layer, head, query and key (positions of the words' first tokens), weight; the largest
-        weight first. Heads of calls that do not have both words are left out.
     """
     if not 0 <= sentence < len(record.sentences):
         raise InputError(f"There is no sentence {quoted(sentence)}; there are {len(record.sentences)}, counted from 0.")

@@ -79,10 +79,7 @@ def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = N
 def lens_words(record: Record, stage: int, position: int, *, sentence: int = 0, count: int = 5) -> tuple[NextWord, ...]:
     """List the most probable words of one cell of the logit lens, the most probable first; empty if they are NaN.
 
-    Raise InputError if there is no such stage or position.
-
-    Args:
-        stage: 0 for the embedding, i for the sum after i layers; negative stages and positions count from the end.
+    `stage` is 0 for the embedding, i for the sum after i layers; negative stages and positions count from the end.
     """
     names = stages(record)
     if not -len(names) <= stage < len(names):
@@ -111,14 +108,12 @@ def pushed(
     The head's output goes through W_O, the last norm with the divisor of this run, and the unembedding W_U. A number is
     the head's contribution to a word's logit, as in `contributions`, with its bias of values. Special tokens, such as
     <eos>, are left out. Raise InputError if the parts of the residual stream are not known, the head does not write to
-    it, or position or count is wrong.
+    it, or position or count is wrong. The rows are "up 1", "up 2", ..., "down 2", "down 1": from the most raised
+    to the most lowered word.
 
     Args:
         position, positions: one position, or a range; all positions if both are None.
         count: number of raised words, and of lowered words.
-
-    Returns:
-        Grid with the rows "up 1", "up 2", ..., "down 2", "down 1": from the most raised to the most lowered word.
     """
     if position is not None:
         position = position_of(record, position, sentence=sentence)

@@ -38,10 +38,7 @@ def predicting(record: Record) -> Prediction:
 
 
 def position_of(record: Record, position: int, *, sentence: int = 0) -> int:
-    """Convert a position that may be negative, counted from the end of the sentence, to a position counted from 0.
-
-    Raise InputError if there is no such sentence or position.
-    """
+    """Convert a position, negative if counted from the end, to one counted from 0; raise InputError if it is wrong."""
     if isinstance(sentence, bool) or sentence not in range(len(record.read)):
         raise InputError(f"There is no sentence {sentence!r}; there are {len(record.read)}, counted from 0.")
     length = record.read[sentence].length

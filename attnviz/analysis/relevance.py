@@ -80,10 +80,7 @@ class Relevance(WordLogit):
 
     @cached_property
     def layers(self) -> dict[int, dict[str, Tensor]]:
-        """Relevance of each token for the prediction after each layer: layer -> "encoder" or "decoder" -> (n,).
-
-        The layers are those of the stack that predicts; an encoder-decoder has tokens of both texts.
-        """
+        """Relevance of each token, (n,), after each layer of the stack that predicts, by "encoder" or "decoder"."""
         if self.unseen:
             raise InputError(f"Relevance goes through all layers, but some layers are not shown here. {self.unseen}")
         relevance = through_layers({site: self.head(site, "mean").double() for site in self.products})
@@ -104,11 +101,8 @@ class Relevance(WordLogit):
 def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
     """Compute R after each layer of the stack that predicts, with the equations above.
 
-    Args:
-        maps: Ā of each site, (Q, K); in self-attention, a last key beyond the queries is a sink and is left out.
-
-    Returns:
-        For each layer, R with a row per position of the stack, and columns for the tokens of "encoder" or "decoder".
+    `maps`: Ā of each site, (Q, K); in self-attention, a last key beyond the queries is a sink and is left out. Each R
+    has a row per position of the stack; its columns are the tokens of "encoder" or "decoder".
     """
     sites = sorted(maps, key=lambda site: (site.layer, site.kind == "cross"))
     kinds = {site.kind for site in sites}

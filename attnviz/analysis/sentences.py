@@ -233,7 +233,6 @@ def _preposition(record: Record) -> str:
 
 
 NO_BLANK = "there is no blank in the sentence to fill in"
-
 OTHER_WORDS = "Before the change, the model had read other words up to here"
 """Reason why probabilities before the change are missing."""
 

@@ -14,7 +14,7 @@ import torch
 
 from attnviz.analysis import maps
 from attnviz.analysis.blocks import blocks, empty_queries, openings, pool, reasons_of, row_slices, weights_of
-from attnviz.analysis.groups import SPECIAL, Groups, Spans, View, as_tokens, first_reasons, grouped, groups, span_range
+from attnviz.analysis.groups import SPECIAL, Groups, View, as_tokens, first_reasons, grouped, groups
 from attnviz.analysis.maps import Cells
 from attnviz.analysis.predictions import predicted_words
 from attnviz.core.edits import Site
@@ -177,7 +177,7 @@ class AttentionView(_Window):
         first_cells = np.ix_(queries.starts - queries.covered.start, self.keys.starts)  # of each row and column
         reasons, blocked, scores = (), np.zeros(weights.shape, np.int64), None
         if step.mask is not None and is_open is not None:
-            reasons, rules = first_reasons(step.mask, step.shape[2:], queries.spans, self.keys.spans, sentence=sentence)
+            reasons, rules = first_reasons(step.mask, step.shape[2:], queries, self.keys, sentence=sentence)
             blocked = rules * ~is_open
         elif step.mask is not None:
             reasons, rules = reasons_of(step, head, queries.covered, sentence=sentence)
@@ -190,18 +190,19 @@ class AttentionView(_Window):
         """Compute the weights of a slice of rows, and whether merged cells contain an open one (None: none merged)."""
         queries = self.queries[rows]
         if len(self.keys) and self.has_merged:
-            weights, is_open = self._merged(head, queries.spans, self.keys.spans)
+            weights, is_open = self._merged(head, queries, self.keys)
             return weights / queries.sizes[:, None], is_open  # mean over queries
         weights = weights_of(self.step, head, queries.covered, sentence=self.sentence).numpy()
         return weights[queries.starts - queries.covered.start][:, self.keys.starts], None
 
-    def _merged(self, head: int | str, queries: Spans, keys: Spans) -> tuple[np.ndarray, np.ndarray]:
+    def _merged(self, head: int | str, queries: Groups, keys: Groups) -> tuple[np.ndarray, np.ndarray]:
         """Return the result of `grouped` for groups of queries and keys; the last results are cached."""
-        cache_key = head, self.sentence, *(positions.tobytes() for positions in (*queries, *keys))
+        positions = queries.starts, queries.stops, keys.starts, keys.stops
+        cache_key = head, self.sentence, *(array.tobytes() for array in positions)
         cache = _merged.setdefault(self.step, {})
         if (result := cache.get(cache_key)) is None:
-            cells = blocks(self.step, head, span_range(queries), span_range(keys), sentence=self.sentence)
-            result = grouped(cells, queries, keys)
+            window = (range(groups.covered.start, groups.covered.stop) for groups in (queries, keys))
+            result = grouped(blocks(self.step, head, *window, sentence=self.sentence), queries, keys)
             if result[0].size <= MOST_MERGED:
                 while len(cache) >= MOST_MAPS:
                     oldest = next(iter(cache))
@@ -336,10 +337,10 @@ class SeenMask(_Window):
     def blocks(self, tile: int = 1) -> Iterator[tuple[slice, tuple[str, ...], np.ndarray]]:
         """Iterate over slices of rows, in whole tiles: the slice, the names of its rules, the rule number per cell."""
         for rows in row_slices(len(self.queries), len(self.keys), tile):
-            queries, keys = self.queries[rows].spans, self.keys.spans
+            queries, keys = self.queries[rows], self.keys
             reasons, rules = first_reasons(self.mask, self.lengths, queries, keys, sentence=self.sentence)
             if self.has_merged:
-                window = span_range(queries), span_range(keys)
+                window = (range(groups.covered.start, groups.covered.stop) for groups in (queries, keys))
                 _, is_open = grouped(openings(self.mask, self.lengths, *window, sentence=self.sentence), queries, keys)
                 rules = rules * ~is_open
             yield rows, reasons, rules

@@ -145,11 +145,9 @@ def logit_falls(
     """Measure the fall of a word's logit after a position, with each head off in turn.
 
     The words and the position are as in `analysis.contributions`. If the fall is less than a head's direct
-    contribution, the rest of the model makes up for the head. A decoder reads the same words in all runs.
-
-    Returns:
-        site, kind, layer, head and fall: the logit (or a difference of two logits) before minus after. For a model that
-        computes in half precision, `attrs["step"]` is the spacing of its largest logits.
+    contribution, the rest of the model makes up for the head. A decoder reads the same words in all runs. The columns
+    are site, kind, layer, head and fall: the logit (or a difference of two logits) before minus after. For a model that
+    computes in half precision, `attrs["step"]` is the spacing of its largest logits.
     """
     before, heads, edits_of = _run_before(source, sentences, edits, targets)
     position, *ids = position_and_ids(before, token, position, minus=minus, sentence=sentence)
@@ -247,8 +245,6 @@ def carried(
     report: OnProgress | None = None,
 ) -> Carried:
     """Patch one head at a time from the run of text B into text A, and measure the logit difference of two words.
-
-    Raise InputError if the part cannot be taken, the model predicts no words, or the difference is the same in A and B.
 
     Args:
         sentences: text A as a tuple of one sentence.

@@ -33,8 +33,7 @@ def relevance(
 ) -> Relevance:
     """Run the model once more, and compute gradient times weight of every head for the logit of a word.
 
-    Raise InputError if the model predicts no words or is not available, word or position do not exist, or there are
-    more than `MOST_WEIGHTS` weights.
+    Raise InputError if the model predicts no words, or there are more than `MOST_WEIGHTS` weights.
 
     Args:
         source: source of the record.
@@ -70,10 +69,8 @@ def integrated(
     """Compute integrated gradients of a word's logit over the input embeddings, from zero vectors (Sundararajan 2017).
 
     The attribution of an embedding x is x times the mean of ∂ logit / ∂ x at α x, over the midpoints α of equal parts
-    of 0 to 1. Position vectors are not scaled. In an encoder-decoder, both texts are scaled together.
-
-    Args:
-        steps: number of parts; each takes a forward and a backward pass. With more parts `gap` approaches 0.
+    of 0 to 1. Position vectors are not scaled. In an encoder-decoder, both texts are scaled together. `steps`: number
+    of parts; each takes a forward and a backward pass. With more parts `gap` approaches 0.
     """
     check_whole("steps", steps, 1, MOST_STEPS)
     chosen = _choose_word(record, token, position, sentence)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from attnviz.core import assets
@@ -26,10 +27,7 @@ def shipped(source: Source) -> tuple[str, ...]:
 
 
 def lines(data: bytes) -> tuple[str, ...]:
-    """Split a file into texts, one per line, without empty lines.
-
-    Raise InputError if the file is too large, not UTF-8, empty, or has too many lines.
-    """
+    """Split a file into texts, one per line; raise InputError if it is too large, not UTF-8, empty or too long."""
     if len(data) > MOST_BYTES:
         raise InputError(f"The file has {len(data):,} bytes; at most {MOST_BYTES:,} are read.")
     try:
@@ -43,10 +41,7 @@ def lines(data: bytes) -> tuple[str, ...]:
 
 
 def of_json(line: str) -> str:
-    """Extract the text from a line of JSON lines: a string, or the "text" of an object.
-
-    Raise InputError if the line has no text.
-    """
+    """Return the text of a line of JSON: a string, or the "text" of an object; raise InputError if there is none."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -71,13 +66,10 @@ def cost(source: Source, texts: Sequence[str], edits: Edits = Edits()) -> Estima
 def tokenize(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], dict[int, str]]:
     """Tokenize each text, padded to one length if the model can pad.
 
-    Returns:
-        The sentences, with None for a text that cannot be tokenized; and the errors of these texts, by index.
+    Returns the sentences, with None for a text that cannot be tokenized; and the errors of these texts, by index.
     """
-    try:
+    with suppress(AttnvizError):
         return list(source.tokenize(list(texts))), {}
-    except AttnvizError:
-        pass
     sentences, errors = [], {}
     for i, text in enumerate(texts):
         try:
@@ -86,11 +78,9 @@ def tokenize(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None
             sentences.append(None)
             errors[i] = str(error)
     valid = [i for i in range(len(texts)) if i not in errors]
-    try:  # tokenize the valid texts as a batch, so that they have the same padding and can be run together
+    with suppress(AttnvizError):  # tokenize valid texts as a batch: with the same padding, they can be run together
         for i, sentence in zip(valid, source.tokenize([texts[i] for i in valid]), strict=True):
             sentences[i] = sentence
-    except AttnvizError:
-        pass
     return sentences, errors
 
 

@@ -94,11 +94,7 @@ class Row:
 
 
 def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0, keys: slice = FIRST) -> Row:
-    """Compute all numbers of one query; `keys` are the keys to show.
-
-    Raise InputError if there is no such query, head or sentence, `keys` are more than 64, or only the weights of the
-    model are known.
-    """
+    """Compute all numbers of one query, for the `keys` to show; raise InputError if unknown, or for over 64 keys."""
     step = _checked_step(record, site, head, query, sentence)
     positions, rows = window_positions(keys, step.shape[3], "keys"), slice(query, query + 1)
     window = slice(positions.start, positions.stop)

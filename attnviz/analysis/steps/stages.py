@@ -205,7 +205,6 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
             sums.append(call.table(f"embedded_{axis}", f"{axis} tokens + positions", (axis, "d_model"), total))
     vectors = f"{counted(len(words), 'vector')} of {counted(words.shape[1], 'number')}"
     yield call.stage("embedding", f"{counted(len(words), 'token')} became {vectors}.", *tokens)
-
     embedded = words if positions is None else words + positions
     if positions is None:
         yield call.stage("position", missing=origin.query_tokens.note)
@@ -213,7 +212,6 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
         lengths = f"vectors of length {length(words)} (on average)"
         lengths = f"Positions of length {length(positions)} were added to {lengths}."
         yield call.stage("position", lengths, *sums)
-
     causes = [counted(site.layer, "layer")] if site.layer > 0 else []
     causes += ["the self-attention of this layer"] if site.kind == "cross" else []
     causes += ["a normalization"] if origin.is_normalized else []
@@ -222,7 +220,6 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
     if torch.equal(x, embedded):
         changed = "No number changed: the first layer reads the vectors as they are."
     yield call.stage("input", changed, *inputs)
-
     heads, sizes = call.step.num_heads, call.sizes
     tables = []
     for letter, axis, width in (("q", "query", "d_k"), ("k", "key", "d_k"), ("v", "key", "d_v")):
@@ -255,7 +252,6 @@ def _heads(call: _CallView) -> Iterator[Stage]:
     changed = f"Attention is given {heads}; this is head {call.head}"
     changed += "." if origin is None else f": {columns}."
     yield call.stage("split", changed, *tables)
-
     if not is_adjusted:
         return
     tables = [
@@ -277,13 +273,11 @@ def _scores(call: _CallView) -> Iterator[Stage]:
     pairs, terms = counted(products.numel(), "dot product"), counted(d_k, "product")
     changed = f"{pairs} of {terms} each: {span(products)}, standard deviation {deviation(products)}."
     yield call.cell_stage("products", changed, products=products)
-
     is_root = math.isclose(scoring.scale, d_k**-0.5)
     factor = f"{digits(scoring.scale)} ({'' if is_root else 'not '}1/√{d_k})"
     spread = f"the standard deviation went from {deviation(products)} to {deviation(scaled)}"
     stage = call.cell_stage("scale", f"Every product was multiplied by {factor}: {spread}.", scaled=scaled)
     yield stage if is_root else replace(stage, equation=rf"S = {scoring.scale:.4g} \, Q K^\top")
-
     if scoring.softcap is not None:
         changed = f"Scores stay within ±{digits(scoring.softcap)}: {span(scaled)} became {span(capped)}."
         yield call.cell_stage("softcap", changed, capped=capped)
@@ -307,7 +301,6 @@ def _weights(call: _CallView) -> Iterator[Stage]:
         cells = f"{int((~allowed).sum())} of {counted(allowed.numel(), 'cell')} were replaced by −∞"
         changed = f"{cells}; {int(allowed.sum())} stay as they are."
         yield call.cell_stage("mask", changed, masked=masked, may_attend=allowed)
-
     weights = step.weights(call.head, rows, **text)
     num_empty = int(step.empty_queries(call.head, **text)[rows].sum())
     empty = f" {counted(num_empty, 'row')} with no key left: '{step.scoring.empty_rows}'." if num_empty else ""
@@ -333,7 +326,6 @@ def _outputs(call: _CallView) -> Iterator[Stage]:
     values = f"{counted(sizes['K'], 'value')} of {counted(sizes['d_v'], 'number')}"
     changed = f"For each query {values} were multiplied by its weights and added: {span(output)}.{patched}"
     yield call.stage("values", changed, call.table("output", f"O of head {call.head}", ("query", "d_v"), output))
-
     off = [str(head) for head in range(step.num_heads) if step.is_off(head, sentence=call.sentence)]
     zeros = f" Heads that are off give zeros: {', '.join(off)}." if off else ""
     outputs = f"{counted(step.num_heads, 'output')} of {counted(sizes['d_v'], 'number')}"
@@ -342,7 +334,6 @@ def _outputs(call: _CallView) -> Iterator[Stage]:
         [step.output(head, call.window[0], sentence=call.sentence) for head in range(step.num_heads)], -1
     )
     yield call.stage("concat", changed, call.table("concat", "Concat(O)", ("query", "H·d_v"), joined))
-
     if call.origin is None:
         return
     w_o, weight = call.origin.w_o, call.origin.head_weight("w_o", call.head, step.num_heads)
@@ -367,13 +358,12 @@ def chain(
 ) -> tuple[Stage, ...]:
     """Compute one head of one attention call stage by stage, with the numbers of its run.
 
+    Returns all stages, always the same ones. A stage that the model does not have or show has the reason in `missing`.
+
     Args:
         record: a run of `source`.
         source: source whose `origin` returns the input and projections of the call; None if unknown.
         queries, keys: tokens to show in the tables, at most 64 of each.
-
-    Returns:
-        All stages, always the same ones. A stage that the model does not have or show has the reason in `missing`.
     """
     step = record.step(site)
     step.empty_queries(head, sentence=sentence)  # raises if there is no such head or sentence
