@@ -120,8 +120,8 @@ def verify(path: str | Path, source: Source | None = None, *, load: Callable[...
     record, case = files.opened(path)
     case = case if isinstance(case, dict) else {}
     source = _source(path, case, load) if source is None else source
-    chat = any(token.role for sentence in record.sentences for token in sentence.tokens)
-    if chat or (source.reads != "sound" and any(sentence.pictures for sentence in record.sentences)):
+    is_chat = any(token.role for sentence in record.sentences for token in sentence.tokens)
+    if is_chat or (source.reads != "sound" and any(sentence.pictures for sentence in record.sentences)):
         again = source.run(record.sentences, record.edits)
     else:  # an encoder-decoder writes its output again, unless a target was given
         texts, target = [sentence.text for sentence in record.sentences], case.get("target")
@@ -131,11 +131,11 @@ def verify(path: str | Path, source: Source | None = None, *, load: Callable[...
     if differences:
         reasons = reasons or ["Weights and versions are the same, so this is a bug; please report it."]
         return Verified(False, (*differences, *reasons))
-    steps = list(zip(record.steps, again.steps, strict=True))
-    difference = max(_difference(getattr(a, name), getattr(b, name)) for a, b in steps for name in VECTORS)
-    exactly = f", to {difference:.1g} of the largest number" if difference else ", bit for bit"
-    exactly = "" if record.precision else exactly
-    return Verified(True, (f"The same{exactly}: {source.name}, {len(record.steps)} attention calls.", *reasons))
+    pairs = list(zip(record.steps, again.steps, strict=True))
+    difference = max(_difference(getattr(a, name), getattr(b, name)) for a, b in pairs for name in VECTORS)
+    accuracy = f", to {difference:.1g} of the largest number" if difference else ", bit for bit"
+    accuracy = "" if record.precision else accuracy
+    return Verified(True, (f"The same{accuracy}: {source.name}, {len(record.steps)} attention calls.", *reasons))
 
 
 def _source(path: str | Path, case: dict[str, Any], load: Callable[..., Source]) -> Source:
@@ -157,12 +157,11 @@ def _source(path: str | Path, case: dict[str, Any], load: Callable[..., Source])
 
 def _differences(record: Record, again: Record) -> Iterator[str]:
     """Yield sentences about the differences between the record of a file and that of a new run."""
-    pairs = (("tokens", record.sentences, again.sentences), ("words written", record.targets, again.targets))
-    for noun, *runs in pairs:
-        words = [[sentence.labels for sentence in sentences] for sentences in runs]
-        if words[0] != words[1]:
-            stored, here = (quoted(" | ".join(map(" ".join, texts))) for texts in words)
-            yield f"Other {noun}: {stored} in the file, {here} here."
+    texts = (("tokens", record.sentences, again.sentences), ("words written", record.targets, again.targets))
+    for noun, *batches in texts:
+        stored, here = (" | ".join(" ".join(sentence.labels) for sentence in batch) for batch in batches)
+        if [sentence.labels for sentence in batches[0]] != [sentence.labels for sentence in batches[1]]:
+            yield f"Other {noun}: {quoted(stored)} in the file, {quoted(here)} here."
             return
     if record.sites != again.sites:
         yield f"Other attention calls: {len(record.sites)} in the file, {len(again.sites)} here."
@@ -182,13 +181,13 @@ def _differences(record: Record, again: Record) -> Iterator[str]:
     outputs = {"last hidden states": (record.output, again.output)}
     if record.prediction and again.prediction and not record.prediction.others:
         outputs["logits"] = record.prediction.logits, again.prediction.logits
-    for what, both in outputs.items():
-        if (difference := _difference(*both)) > CLOSE[""]:
+    for what, (stored, rerun) in outputs.items():
+        if (difference := _difference(stored, rerun)) > CLOSE[""]:
             yield f"The {what} differ by up to {difference:.2g} of the largest."
 
 
 def _difference(a: Tensor, b: Tensor) -> float:
-    """Compute the largest difference, relative to the largest number; infinite if shapes or non-finite cells differ."""
+    """Compute the largest difference, relative to the largest number of `a`; infinite for other shapes or NaN cells."""
     if a.shape != b.shape or not torch.equal(a.isfinite(), b.isfinite()):
         return float("inf")
     a, b = a.double().nan_to_num(0, 0, 0), b.double().nan_to_num(0, 0, 0)
@@ -196,7 +195,7 @@ def _difference(a: Tensor, b: Tensor) -> float:
 
 
 def _reasons(case: dict[str, Any], source: Source, record: Record) -> Iterator[str]:
-    """Yield sentences about what differs from when the file was saved, and about what the file rounds."""
+    """Yield sentences about causes of differences: other weights or versions than in the file, and what it rounds."""
     if case and case.get("checksum") != source.checksum():
         sums = f"{case.get('checksum')!s:.8}, {source.checksum()!s:.8}"
         yield f"The weights of {source.name} are not those of the file (checksums {sums})."

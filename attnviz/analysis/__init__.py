@@ -31,7 +31,7 @@ from attnviz.analysis.predictions import (
     next_words,
     output_change,
     predicted_words,
-    read_alike,
+    same_input,
     shift,
     similarity,
     token_at,

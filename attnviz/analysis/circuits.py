@@ -23,10 +23,10 @@ from attnviz.core.stream import ModelWeights, Norm, Projections
 
 KINDS = ("q", "k", "v")
 """Inputs of a later head that an earlier head can change: queries, keys or values."""
-
-HEAD, NUMBERS = ("kind", "layer", "head"), ("copying", "previous_token", "induction", "eigenvalue")
-"""Columns that identify a head, and columns with its numbers."""
-
+HEAD = ("kind", "layer", "head")
+"""Columns that identify a head."""
+NUMBERS = ("copying", "previous_token", "induction", "eigenvalue")
+"""Columns with numbers of a head."""
 LACKING = {
     "copying": "No copying score and no eigenvalues: W_V is not a plain projection of the input of its layer, no "
     "head writes into the stream that the unembedding reads, or the embeddings are not a table.",
@@ -37,18 +37,16 @@ LACKING = {
     "composition": "No composition scores: there is one layer, or queries, keys and values are more than a projection "
     "of the stream.",
 }
-"""Possible reasons why a number is missing for all heads."""
-
+"""Sentence for each number that is missing for all heads, with the possible reasons."""
 ROWS = 4096
 """Rows of the vocabulary per matrix product."""
-
 POSITIONS = 1024
 """Maximum number of position vectors used for `previous_token`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Circuits:
-    """Numbers of the circuits of every head, and of every pair of an earlier and a later head.
+    """Scores of every head, and of every pair of an earlier and a later head; `circuits` defines them.
 
     Attributes:
         heads: a row per head: kind, layer, head, copying, previous_token, induction, eigenvalue (real part of the
@@ -66,24 +64,24 @@ class Circuits:
     @property
     def lacking(self) -> tuple[str, ...]:
         """Sentences with the reasons why numbers are missing for all heads."""
-        numbers = {name: self.heads[name] for name in LACKING if name in self.heads}
-        numbers["composition"] = self.composition[[*KINDS]].stack()
-        return tuple(LACKING[name] for name, column in numbers.items() if column.isna().all())
+        columns = {name: self.heads[name] for name in LACKING if name in self.heads}
+        columns["composition"] = self.composition[[*KINDS]].stack()
+        return tuple(LACKING[name] for name, numbers in columns.items() if numbers.isna().all())
 
     def matrix(self, kind: str) -> np.ndarray:
-        """Return the composition scores "q", "k" or "v", (heads, heads); NaN unless the row is an earlier head."""
+        """Return the "q", "k" or "v" composition scores of earlier heads (rows) with later ones (columns), else NaN."""
         if kind not in KINDS:
             raise InputError(f"There is no composition {kind!r}. There are: {', '.join(KINDS)}.")
-        index = {head: i for i, head in enumerate(zip(self.heads["layer"], self.heads["head"], strict=True))}
-        matrix, pairs = np.full((len(self.heads), len(self.heads)), np.nan), self.composition
-        rows = [index[head] for head in zip(pairs["layer"], pairs["head"], strict=True)]
-        columns = [index[head] for head in zip(pairs["later_layer"], pairs["later_head"], strict=True)]
-        matrix[rows, columns] = pairs[kind]
+        heads = pd.MultiIndex.from_frame(self.heads[["layer", "head"]])
+        earlier = heads.get_indexer(pd.MultiIndex.from_frame(self.composition[["layer", "head"]]))
+        later = heads.get_indexer(pd.MultiIndex.from_frame(self.composition[["later_layer", "later_head"]]))
+        matrix = np.full((len(heads), len(heads)), np.nan)
+        matrix[earlier, later] = self.composition[kind]
         return matrix
 
 
 def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
-    """Compute OV, QK and composition scores of all heads of self-attention, from the weights alone.
+    """Compute four scores for all heads of self-attention, from the weights of the model alone, without a text.
 
     - copying: Σλ / Σ|λ| of the eigenvalues λ of W_E W_V W_O W_U. At 1 a token that is attended to raises its own
       logit, at -1 it lowers it. Without an unembedding W_U is W_Eᵀ.
@@ -96,30 +94,28 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
 
     Biases are used for previous_token alone. Rotary queries and keys are used at distance 0. A number is missing if its
     weights are unknown or if no later part reads the output of the head. The score previous_token is also missing if
-    the model has no learned position vectors: there is no published measure for rotary weights.
+    the model has no learned position vectors: there is no published measure for rotary weights. Raise InputError if the
+    model has no self-attention, or embedding and unembedding have different vocabularies.
 
     Args:
-        fold_norms: whether to fold gain and centering of norms into the weights: of the norm before the layer into W_Q,
-            W_K and W_V, of the last norm into W_U, of a norm after W_O into W_O. A norm's divisor depends on the text,
-            so it is left out. For `previous_token` the norm is applied to the position vectors.
-
-    Raises:
-        InputError: if the model has no self-attention, or embedding and unembedding have different vocabularies.
+        fold_norms: whether to multiply the weights by the gain and centering of norms: W_Q, W_K and W_V by the norm
+            before the layer, W_U by the last norm, W_O by a norm after it. A norm's divisor depends on the text, so it
+            is left out. For `previous_token` the norm is applied to the position vectors.
     """
     all_projections = {site: projections for site, projections in weights.sites.items() if site.kind != "cross"}
     if not all_projections:
         raise InputError("This model has no self-attention whose weights are known, so there are no circuits.")
     sites = {site: _heads(p, weights.num_heads[site], fold_norms) for site, p in all_projections.items()}
     composition = _composition(sites)
-    gram = None if weights.embedding is None else _product(weights.embedding, weights.embedding)
-    through_words = gram  # W_U W_E, (d_model, d_model)
-    if gram is not None and weights.readout is not None:
+    words_product = None if weights.embedding is None else _product(weights.embedding, weights.embedding)  # W_Eᵀ W_E
+    through_words = words_product  # W_U W_E, (d_model, d_model)
+    if words_product is not None and weights.readout is not None:
         unembedding, embedding, norm = weights.readout.unembedding.weight, weights.embedding, weights.readout.norm
         if len(unembedding) != len(embedding):
             sizes = f"The embedding has {len(embedding):,} words, and the unembedding {len(unembedding):,}"
             raise InputError(f"{sizes}; copying is from words to the same words, so both must be of one vocabulary.")
         is_tied = unembedding.data_ptr() == embedding.data_ptr() and unembedding.shape == embedding.shape
-        product = gram if is_tied else _product(embedding, unembedding)
+        product = words_product if is_tied else _product(embedding, unembedding)
         through_words = _fold_norm(norm if fold_norms else None, product).mT * weights.readout.factor
     rows, eigenvalues = [], []
     for site, heads in sites.items():
@@ -132,15 +128,15 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
             largest = sorted(values[head].tolist(), key=abs, reverse=True)
             eigenvalues += [(site.kind, site.layer, head, value.real, value.imag) for value in largest]
             induction, through = np.nan, None
-            scores = pairs[pairs["later_head"] == head]["k"].dropna().astype(float)
-            if scores.max() > 0:
-                strongest = composition.loc[scores.idxmax()]  # earlier head with the largest K-composition
+            k_scores = pairs[pairs["later_head"] == head]["k"].dropna().astype(float)
+            if k_scores.max() > 0:
+                strongest = composition.loc[k_scores.idxmax()]
                 earlier_site, earlier_head = Site(site.kind, int(strongest["layer"])), int(strongest["head"])
                 through = earlier_site.brief(earlier_head)
-                if gram is not None:
+                if words_product is not None:
                     earlier = sites[earlier_site]
                     value, output = earlier.value[earlier_head], earlier.output[earlier_head]
-                    inner = (output @ heads.key[head]).mT @ (value.mT @ gram @ heads.query[head])
+                    inner = (output @ heads.key[head]).mT @ (value.mT @ words_product @ heads.query[head])
                     (induction,) = _positivity(torch.linalg.eigvals(inner)[None])
             real = largest[0].real if largest else np.nan
             rows.append((site.kind, site.layer, head, copying[head], previous[head], induction, real, through))
@@ -150,11 +146,13 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
 
 
 def seconds(weights: ModelWeights) -> float:
-    """Estimate the seconds of `circuits` from its multiplications, over the vocabulary and for each pair of heads."""
-    sizes = [p.w_o.weight.shape for site, p in weights.sites.items() if site.kind != "cross"]
-    words = 0 if weights.embedding is None else 2 * weights.embedding.numel() * weights.embedding.shape[1]
-    pairs = sum(d_model * width * 3 * sum(other for _, other in sizes[:i]) for i, (d_model, width) in enumerate(sizes))
-    return (words + pairs) / 2e10  # multiply-adds per second of one core
+    """Estimate the seconds that `circuits` takes, from the number of multiplications in its large matrix products."""
+    multiplications = 0 if weights.embedding is None else 2 * weights.embedding.numel() * weights.embedding.shape[1]
+    earlier_width = 0  # H · d_v, summed over the earlier layers
+    for d_model, width in (p.w_o.weight.shape for site, p in weights.sites.items() if site.kind != "cross"):
+        multiplications += 3 * d_model * width * earlier_width  # q, k and v composition
+        earlier_width += width
+    return multiplications / 2e10  # multiply-adds per second of one core
 
 
 def bytes_of(weights: ModelWeights) -> int:
@@ -177,21 +175,22 @@ class _Heads:
 
     @cached_property
     def writes(self) -> Tensor | None:
-        """R W_O with Frobenius norm 1, (H, d_v, d_model), where R = `_square_root(W_V)`: ‖R W_O X‖ = ‖W_V W_O X‖."""
+        """W_V W_O shortened to d_v rows with the same norms: R W_O, R = `_square_root(W_V)`, normalized to norm 1."""
         return None if self.value is None else _normalize(_square_root(self.value) @ self.output)
 
     @cached_property
     def reads(self) -> dict[str, Tensor | None]:
-        """Matrices by which a head reads the stream for queries "q", keys "k" and values "v", (H, d_model, d).
+        """Matrices with the norms of W_Q W_Kᵀ ("q"), W_K W_Qᵀ ("k") and W_V W_O ("v"), but only d columns.
 
-        They are W_Q Rᵀ, W_K Rᵀ and W_V Rᵀ with Frobenius norm 1, where R makes them give the same norms as W_Q W_Kᵀ,
-        W_K W_Qᵀ and W_V W_O: for "q", R = `_square_root(W_K)` and ‖X W_Q Rᵀ‖ = ‖X W_Q W_Kᵀ‖, as in `writes`.
+        They are W_Q Rᵀ, W_K Rᵀ and W_V Rᵀ with Frobenius norm 1, (H, d_model, d): for "q", R = `_square_root(W_K)` and
+        ‖X W_Q Rᵀ‖ = ‖X W_Q W_Kᵀ‖. None if a factor is unknown.
         """
-        pairs = {"q": (self.query, self.key), "k": (self.key, self.query), "v": (self.value, self.output.mT)}
-        return {
-            kind: None if left is None or right is None else _normalize(left @ _square_root(right).mT)
-            for kind, (left, right) in pairs.items()
-        }
+        factors = {"q": (self.query, self.key), "k": (self.key, self.query), "v": (self.value, self.output.mT)}
+        matrices = dict.fromkeys(factors)
+        for kind, (left, right) in factors.items():
+            if left is not None and right is not None:
+                matrices[kind] = _normalize(left @ _square_root(right).mT)
+        return matrices
 
 
 def _square_root(matrices: Tensor) -> Tensor:
@@ -206,35 +205,34 @@ def _normalize(matrices: Tensor) -> Tensor:
 
 
 def _heads(projections: Projections, num_heads: int, fold_norms: bool) -> _Heads:
-    """Split the projections of a site into heads; with `fold_norms`, the norms around attention are folded in."""
-    before, after = (projections.before, projections.after) if fold_norms else (None, None)
+    """Split the weights of a site into heads; with `fold_norms`, multiply them by the norms around attention."""
+    norm_before, norm_after = (projections.before, projections.after) if fold_norms else (None, None)
     output = projections.w_o.weight.double().mT * projections.factor  # (H · d_v, d_model)
-    if after is not None:
-        output = output - output.mean(-1, keepdim=True) if after.is_centered else output
-        output = output if after.weight is None else output * after.weight
-    inputs = (projections.w_q, projections.w_k, projections.w_v)
-    parts = [None if linear is None else _fold_norm(before, linear.weight.double()) for linear in inputs]
-    return _Heads(
-        *(None if part is None else part.unflatten(0, (num_heads, -1)).mT for part in parts),
-        output.unflatten(0, (num_heads, -1)),
-    )
+    if norm_after is not None:
+        output = output - output.mean(-1, keepdim=True) if norm_after.is_centered else output
+        output = output if norm_after.weight is None else output * norm_after.weight
+    inputs = []  # W_Q, W_K and W_V
+    for linear in (projections.w_q, projections.w_k, projections.w_v):
+        folded = None if linear is None else _fold_norm(norm_before, linear.weight.double())
+        inputs.append(None if folded is None else folded.unflatten(0, (num_heads, -1)).mT)
+    return _Heads(*inputs, output.unflatten(0, (num_heads, -1)))
 
 
 def _fold_norm(norm: Norm | None, weight: Tensor) -> Tensor:
-    """Fold gain and centering of a norm into a matrix that reads its output, (..., d_model)."""
+    """Multiply a matrix, (..., d_model), by the gain and centering of the norm whose output it is applied to."""
     if norm is None:
         return weight
-    gained = weight if norm.weight is None else weight * norm.weight
-    return gained - gained.mean(-1, keepdim=True) if norm.is_centered else gained
+    scaled = weight if norm.weight is None else weight * norm.weight
+    return scaled - scaled.mean(-1, keepdim=True) if norm.is_centered else scaled
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
-    """Compute leftᵀ right for two matrices with a row per word, (d_model, d_model), float64."""
+    """Compute leftᵀ right, (d_model, d_model), float64, for two matrices (words, d_model), in blocks of words."""
     return sum(a.double().mT @ b.double() for a, b in zip(left.split(ROWS), right.split(ROWS), strict=True))
 
 
 def _positivity(eigenvalues: Tensor) -> list[float]:
-    """Compute Σλ / Σ|λ| per row: 1 if all eigenvalues are positive, -1 if all are negative; NaN if all are 0."""
+    """Compute Σλ / Σ|λ| for each row of eigenvalues λ: 1 if all are positive, -1 if all negative, NaN if all are 0."""
     return (eigenvalues.sum(-1).real / eigenvalues.abs().sum(-1)).tolist()
 
 
@@ -248,28 +246,29 @@ def _previous_token(projections: Projections, weights: ModelWeights, site: Site,
     query, key = (linear(x).double().unflatten(-1, (num_heads, -1)).transpose(0, 1) for linear in linears)
     mask = None if site.kind == "encoder" else Subsequent()
     scale = query.shape[-1] ** -0.5 if projections.scale is None else projections.scale
-    _, sums = attend(query[None], key[None], key[None], mask, Scoring(scale=scale))  # log-sum-exp of each row
-    scores = (query[:, 1:] * key[:, :-1]).sum(-1) * scale
-    return (scores - sums[0, :, 1:]).exp().mean(-1).tolist()
+    _, logsumexp = attend(query[None], key[None], key[None], mask, Scoring(scale=scale))
+    scores = (query[:, 1:] * key[:, :-1]).sum(-1) * scale  # of each position with the previous one
+    return (scores - logsumexp[0, :, 1:]).exp().mean(-1).tolist()
 
 
 def _composition(sites: dict[Site, _Heads]) -> pd.DataFrame:
-    """Compute the composition scores, with a row per pair of heads of an earlier and a later layer."""
+    """Make the table `Circuits.composition`, with a row per pair of a head and a head of a later layer."""
     tables = []
     for done, (later, later_heads) in enumerate(sites.items()):
         tell(done / len(sites))
         for earlier, earlier_heads in sites.items():
             if earlier.layer >= later.layer:
                 continue
-            pairs, writes = np.indices((earlier_heads.count, later_heads.count)).reshape(2, -1), earlier_heads.writes
-            columns = {"kind": later.kind, "layer": earlier.layer, "head": pairs[0], "later_layer": later.layer}
-            columns["later_head"] = pairs[1]
+            head, later_head = np.indices((earlier_heads.count, later_heads.count)).reshape(2, -1)
+            columns = {"kind": later.kind, "layer": earlier.layer, "head": head, "later_layer": later.layer}
+            columns["later_head"] = later_head
+            writes = earlier_heads.writes
             for kind, reads in later_heads.reads.items():
-                columns[kind] = np.full(pairs.shape[1], np.nan)
-                if writes is not None and reads is not None:
+                columns[kind] = np.full(len(head), np.nan)
+                if writes is not None and reads is not None:  # all products of two heads in one matrix product
                     products = writes.flatten(0, 1) @ reads.transpose(0, 1).flatten(1)  # (H · d_v, H' · d)
-                    parts = products.unflatten(0, writes.shape[:2]).unflatten(-1, (len(reads), -1))
-                    columns[kind] = torch.linalg.matrix_norm(parts, dim=(1, 3)).flatten().numpy()
+                    by_heads = products.unflatten(0, writes.shape[:2]).unflatten(-1, (len(reads), -1))
+                    columns[kind] = torch.linalg.matrix_norm(by_heads, dim=(1, 3)).flatten().numpy()
             tables.append(pd.DataFrame(columns))
     columns = [*HEAD, "later_layer", "later_head", *KINDS]
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=columns)

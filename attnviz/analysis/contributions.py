@@ -20,17 +20,19 @@ from attnviz.core.record import Record
 from attnviz.core.stream import Stream, StreamParts
 
 HEAD = ["kind", "layer", "head"]
+"""Columns of a table that identify a head."""
 BIAS = "bias of values"
+"""Name of the part of a head's output that comes from its bias; see `contributions`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """Contributions of all parts to a logit, or to the difference of two logits, at one position.
+    """Contributions of all parts of a model to a word's logit, or to the difference of two words' logits.
 
     Attributes:
         table: a row per part: part ("head", "feed-forward", ...), kind, layer, head (for heads only), contribution.
         logit: the logit of the model, or the difference of both logits.
-        residual: the logit minus the sum of the table, from rounding.
+        residual: the logit minus the sum of the contributions: a rounding error.
         position, sentence: position after which the word is predicted, and index in the batch.
         token, minus: the word, and the second word of a difference or None.
     """
@@ -55,61 +57,62 @@ class Contributions:
         names = []
         for part, kind, layer, head in self.table[["part", *HEAD]].itertuples(index=False):
             if pd.notna(head):
-                name = Site(kind, layer).head(head)
-                names.append(name if part == "head" else f"{part}, {name}")
+                head_name = Site(kind, layer).head(head)
+                names.append(head_name if part == "head" else f"{part}, {head_name}")
                 continue
-            where = [kind] if pd.notna(kind) else []
-            where += [f"layer {layer}"] if pd.notna(layer) else []
-            names.append(f"{part}, {' '.join(where)}" if where else part)
+            place = [kind] if pd.notna(kind) else []
+            place += [f"layer {layer}"] if pd.notna(layer) else []
+            names.append(f"{part}, {' '.join(place)}" if place else part)
         return names
 
     def with_falls(self, falls: pd.DataFrame | None) -> pd.DataFrame:
-        """Add a column to the table: fall of the logit with each head off, from `logit_falls`; NaN for other parts."""
+        """Return the table with the column "fall" of `logit_falls`: fall of the logit with each head off, else NaN."""
         if falls is None:
             return self.table.assign(fall=float("nan"))
         table = self.table.merge(falls[[*HEAD, "fall"]], "left", on=HEAD)
         return table.assign(fall=table["fall"].where(table["part"] == "head"))
 
     @property
-    def most(self) -> tuple[Site, int] | None:
+    def strongest_head(self) -> tuple[Site, int] | None:
         """Head with the largest contribution; None if no contribution is positive."""
-        head = next(self.heads.itertuples(), None)
-        return None if head is None or not head.contribution > 0 else (Site(head.kind, head.layer), head.head)
+        if self.heads.empty or not self.heads["contribution"][0] > 0:
+            return None
+        kind, layer, head = self.heads[HEAD].iloc[0]
+        return Site(kind, int(layer)), int(head)
 
     @property
-    def called(self) -> str:
-        """Word in quotes, or both words of a difference: “it” − “she”."""
+    def quoted_words(self) -> str:
+        """The word in quotes, or both words of a difference: “it” − “she”."""
         return " − ".join(f"“{visible_text(word)}”" for word in (self.token, self.minus) if word is not None)
 
     def in_words(self, falls: pd.DataFrame | None = None) -> str:
-        """Describe the head with the largest contribution; given `logit_falls`, also how far other parts replace it."""
+        """Describe the head with the largest contribution and, given `logit_falls`, how far other parts replace it."""
         what, logit = "logit" if self.minus is None else "difference", in_cell(self.logit)
-        if self.most is None:
-            return f"No head adds to {self.called} directly; its {what} is {logit}."
-        (site, head), adds = self.most, self.heads["contribution"][0]
-        most = f"{site.head(head).capitalize()} adds most to {self.called}: {in_cell(adds)} of the {what} {logit}."
+        if self.strongest_head is None:
+            return f"No head adds to {self.quoted_words} directly; its {what} is {logit}."
+        (site, head), adds = self.strongest_head, in_cell(self.heads["contribution"][0])
+        sentence = f"{site.head(head).capitalize()} adds most to {self.quoted_words}: {adds} of the {what} {logit}."
         if falls is None:
-            return most
-        in_falls, in_table = (
-            (t["kind"] == site.kind) & (t["layer"] == site.layer) & (t["head"] == head) for t in (falls, self.table)
-        )
-        whole = float(self.table["contribution"][in_table.fillna(False)].sum())  # including its bias of values
+            return sentence
+        name = (site.kind, site.layer, head)
+        by_head = self.table.dropna(subset=HEAD).groupby(HEAD)["contribution"].sum()
+        added = float(by_head[name])  # with the head's bias of values
+        fall = float(falls.set_index(HEAD)["fall"][name])
+        share, falls_by = fall / added, f"With this head off, the {what} falls by {in_cell(fall)}"
         step = falls.attrs.get("step")
         steps = f" Logits of this model come in steps of {step:.2g}: it computes in half precision." if step else ""
-        fall = float(falls["fall"][in_falls].iloc[0])
-        share, falls_by = fall / whole, f"With this head off, the {what} falls by {in_cell(fall)}"
         if fall <= 0:
             rises = f"With this head off, the {what} does not fall (it rises by {in_cell(-fall)})"
-            return f"{most} {rises}: other parts make up for all of it.{steps}"
+            return f"{sentence} {rises}: other parts make up for all of it.{steps}"
         if share > 1.1:
-            return f"{most} {falls_by}, more than the head adds: later parts use it, too.{steps}"
+            return f"{sentence} {falls_by}, more than the head adds: later parts use it, too.{steps}"
         if share >= 0.9:
-            return f"{most} {falls_by}, about as much as the head adds: nothing replaces it.{steps}"
-        return f"{most} {falls_by}: other parts make up for {percent(1 - share, 0)} of what the head adds.{steps}"
+            return f"{sentence} {falls_by}, about as much as the head adds: nothing replaces it.{steps}"
+        return f"{sentence} {falls_by}: other parts make up for {percent(1 - share, 0)} of what the head adds.{steps}"
 
     @property
     def summary(self) -> pd.DataFrame:
-        """Table with sums of contributions: one row for the heads of each layer, and one for all biases."""
+        """Table "part" and "contribution" with sums: one row for the heads of each layer, and one for all biases."""
         layers = self.table["layer"].astype(str)
         names = self.table["part"].case_when(
             [
@@ -121,7 +124,8 @@ class Contributions:
         )
         sums = self.table["contribution"].groupby(names, sort=False).sum()
         last = [name for name in ("biases", "softcap") if name in sums]
-        return sums[[name for name in sums.index if name not in last] + last].rename_axis("part").reset_index()
+        order = [name for name in sums.index if name not in last] + last
+        return sums[order].rename_axis("part").reset_index()
 
 
 def contributions(
@@ -132,72 +136,65 @@ def contributions(
     minus: str | int | None = None,
     sentence: int = 0,
 ) -> Contributions:
-    """Split the logit of a word after a position into contributions of all heads and other parts, which sum to it.
+    """Split the logit of a word after a position into a sum of contributions, one for each head and other part.
 
-    The "bias of values" of a head, (b_V + b_norm W_V) W_O, does not depend on which tokens are attended to, so it has
-    a row of its own.
+    The "bias of values" of a head, (b_V + b_norm W_V) W_O, does not depend on which tokens are attended to, so it has a
+    row of its own. Raise InputError if the record has no stream, its parts are not known, or there is no such word or
+    position.
 
     Args:
         record: result of a run with `stream=True`, see `attnviz.analyze`.
         token: the word, or its id; by default the most probable one.
         position: position after which the word is predicted; negative ones count from the end.
         minus: a second word, for contributions to the difference of both logits.
-
-    Raises:
-        InputError: if the record has no stream, its parts are not known, or there is no such word or position.
     """
     stream, prediction = parts_of(record), predicting(record)
-    position, first, second = place_of(record, token, position, minus=minus, sentence=sentence)
-    readout, whole = stream.weights.readout, stream.final[sentence, position]
-    direction = readout.unembedding.weight[first] - (0 if second is None else readout.unembedding.weight[second])
+    position, first, second = position_and_ids(record, token, position, minus=minus, sentence=sentence)
+    readout, final = stream.weights.readout, stream.final[sentence, position]
+    direction = _minus(readout.unembedding.weight.mT, first, second)  # (d_model,)
 
-    def adds(part: Tensor) -> float:
+    def contribution(vector: Tensor) -> float:
         """Compute the contribution of a vector in the stream, (d_model,), to the logit."""
-        normed = part if readout.norm is None else readout.norm.through(part, whole)
+        normed = vector if readout.norm is None else readout.norm.through(vector, final)
         return float((normed.double() @ direction.double()) * readout.factor)
 
-    rows: list[tuple] = [("embedding", None, None, None, adds(stream.embedding[sentence, position]))]
+    rows: list[tuple] = [("embedding", None, None, None, contribution(stream.embedding[sentence, position]))]
     if stream.position is not None:
-        rows.append(("position", None, None, None, adds(stream.position[sentence, position])))
+        rows.append(("position", None, None, None, contribution(stream.position[sentence, position])))
     for layer in sorted({*stream.feed_forward, *(site.layer for site in stream.weights.sites)}):
         sites = [site for site in stream.weights.sites if site.layer == layer]
         for site in sites:
             written, constant, bias = written_by_heads(record, site, slice(position, position + 1), sentence=sentence)
             without_bias = written if constant is None else written - constant
-            rows += [("head", site.kind, layer, head, adds(part[0])) for head, part in enumerate(without_bias)]
+            rows += [("head", site.kind, layer, head, contribution(part[0])) for head, part in enumerate(without_bias)]
             if constant is not None:
-                rows += [(BIAS, site.kind, layer, head, adds(part[0])) for head, part in enumerate(constant)]
+                rows += [(BIAS, site.kind, layer, head, contribution(part[0])) for head, part in enumerate(constant)]
             if bias is not None:
-                rows.append(("bias of W_O", site.kind, layer, None, adds(bias[0])))
+                rows.append(("bias of W_O", site.kind, layer, None, contribution(bias[0])))
         if layer in stream.feed_forward:
             name = "feed-forward" if sites else "layer without attention"
-            rows.append((name, None, layer, None, adds(stream.feed_forward[layer][sentence, position])))
-    fixed = []
+            rows.append((name, None, layer, None, contribution(stream.feed_forward[layer][sentence, position])))
+    biases = []
     if readout.norm is not None and readout.norm.bias is not None:
-        fixed.append(float(readout.norm.bias.double() @ direction.double()))
-    if (bias := readout.unembedding.bias) is not None:
-        fixed.append(float(bias[first]) - (0.0 if second is None else float(bias[second])))
-    if fixed:
-        rows.append(("bias of the unembedding", None, None, None, sum(fixed) * readout.factor))
+        biases.append(float(readout.norm.bias.double() @ direction.double()))
+    if readout.unembedding.bias is not None:
+        biases.append(float(_minus(readout.unembedding.bias.double(), first, second)))
+    if biases:
+        rows.append(("bias of the unembedding", None, None, None, sum(biases) * readout.factor))
     logit = float(logit_of(record, sentence, position, first, second))
     if readout.softcap is not None:
-        unbounded = readout.unbounded(whole)
-        before = float(unbounded[first]) - (0.0 if second is None else float(unbounded[second]))
-        rows.append(("softcap", None, None, None, logit - before))
+        before_softcap = float(_minus(readout.unbounded(final).double(), first, second))
+        rows.append(("softcap", None, None, None, logit - before_softcap))
     table = pd.DataFrame(rows, columns=["part", "kind", "layer", "head", "contribution"])
     table = table.astype({"layer": "Int64", "head": "Int64"})
     words = [None if id is None else prediction.vocabulary[id] for id in (first, second)]
     return Contributions(table, logit, logit - float(table["contribution"].sum()), position, sentence, *words)
 
 
-def place_of(
+def position_and_ids(
     record: Record, token: str | int | None, position: int, *, minus: str | int | None = None, sentence: int = 0
 ) -> tuple[int, int, int | None]:
-    """Look up a position, counted from 0, and the ids of both words; the first word is by default the most probable.
-
-    Raises:
-        InputError: if the record predicts no words, or there is no such word or position.
-    """
+    """Return the position counted from 0, the id of a word (None: the most probable), and that of `minus` or None."""
     position, vocabulary = position_of(record, position, sentence=sentence), predicting(record).vocabulary
     logits = predicting(record).logits[sentence, position]
     first = int(logits.argmax()) if token is None else id_of(record, token)
@@ -211,8 +208,12 @@ def place_of(
 
 def logit_of(record: Record, rows: int | list[int], position: int, first: int, second: int | None) -> Tensor:
     """Return the logit of a word (minus that of a second word, if any) at a position, for texts `rows` of the batch."""
-    logits = predicting(record).logits[rows, position].double()
-    return logits[..., first] - (0 if second is None else logits[..., second])
+    return _minus(predicting(record).logits[rows, position].double(), first, second)
+
+
+def _minus(numbers: Tensor, first: int, second: int | None) -> Tensor:
+    """Return the entry of a word in a tensor, (..., words), minus that of a second word, if there is one."""
+    return numbers[..., first] if second is None else numbers[..., first] - numbers[..., second]
 
 
 def stream_of(record: Record) -> Stream:
@@ -223,7 +224,7 @@ def stream_of(record: Record) -> Stream:
 
 
 def parts_of(record: Record) -> StreamParts:
-    """Return the parts of the residual stream of a record, or raise InputError with the reason why there are none."""
+    """Return what each part of the model adds to the residual stream, or raise InputError if that is not known."""
     stream = stream_of(record)
     if stream.parts is None:
         raise InputError(stream.why_no_parts)
@@ -231,11 +232,7 @@ def parts_of(record: Record) -> StreamParts:
 
 
 def id_of(record: Record, token: str | int) -> int:
-    """Look up the id of a word in the vocabulary; if it is missing, the id of the word with a space before it.
-
-    Raises:
-        InputError: if there is no such word; the message names words with a similar spelling.
-    """
+    """Look up the id of a word in the vocabulary, where it may have a space before it; raise InputError if missing."""
     vocabulary = predicting(record).vocabulary
     if isinstance(token, int):
         if not 0 <= token < len(vocabulary):
@@ -245,51 +242,50 @@ def id_of(record: Record, token: str | int) -> int:
     for word in (token, f" {token}"):
         if word in words:
             return words.index(word)
-    near = did_you_mean(token, {word.strip() for word in words})
-    raise InputError(f"'{record.source}' has no token {quoted(token)}.{near}")
+    hint = did_you_mean(token, {word.strip() for word in words})
+    raise InputError(f"'{record.source}' has no token {quoted(token)}.{hint}")
 
 
 def written_by_heads(
     record: Record, site: Site, rows: slice, *, sentence: int = 0
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Compute the vectors that heads write into the residual stream at some positions.
+    """Compute the vectors that the heads of a site write into the residual stream at a slice of n positions.
 
-    Returns:
-        The vectors of the heads, (H, n, d_model); the share of the bias of values in these vectors, with the same
-        shape; and the bias of W_O, (n, d_model), or one row if it is the same at all positions. A bias that does not
-        exist is None.
+    Returns the vectors of the heads, (H, n, d_model); the share of the bias of values in these vectors, with the same
+    shape; and the bias of W_O, (n, d_model), or one row if it is the same at all positions. A bias that does not exist
+    is None.
     """
     step, projections = record.step(site), parts_of(record).weights.sites[site]
-    heads, n = range(step.num_heads), step.shape[3] - step.has_sink
+    heads, keys = range(step.num_heads), slice(step.shape[3] - step.has_sink)  # a sink has no value
     weight = projections.w_o.weight.unflatten(1, (step.num_heads, -1))  # (d_model, H, d_v)
     outputs = torch.stack([step.output(head, rows, sentence=sentence) for head in heads]).to(weight.dtype)
-    parts, constant = torch.einsum("hnd,mhd->hnm", outputs, weight), None
+    written, constant = torch.einsum("hnd,mhd->hnm", outputs, weight), None
     if projections.value_bias is not None:
-        sums = [step.weights(head, rows, slice(n), sentence=sentence).sum(-1) for head in heads]
+        row_sums = torch.stack([step.weights(head, rows, keys, sentence=sentence).sum(-1) for head in heads])
         is_on = torch.tensor([not step.is_off(head, sentence=sentence) for head in heads])
-        sums = torch.stack(sums).to(weight.dtype) * is_on[:, None]
-        constant = torch.einsum("hn,hd,mhd->hnm", sums, projections.value_bias.unflatten(0, (len(heads), -1)), weight)
+        row_sums = row_sums.to(weight.dtype) * is_on[:, None]
+        value_bias = projections.value_bias.unflatten(0, (len(heads), -1))  # (H, d_v)
+        constant = torch.einsum("hn,hd,mhd->hnm", row_sums, value_bias, weight)
     bias = None if projections.w_o.bias is None else projections.w_o.bias.unsqueeze(0)
-    if projections.after is not None:
-        whole = parts.sum(0) + (0 if bias is None else bias)
-        through, shift = projections.after.through, projections.after.bias
-        parts = through(parts, whole)
-        constant = None if constant is None else through(constant, whole)
-        added = [] if bias is None else [through(bias, whole)]
-        added += [] if shift is None else [shift.unsqueeze(0)]
-        bias = sum(added) if added else None
-    return tuple(None if vectors is None else vectors * projections.factor for vectors in (parts, constant, bias))
+    if projections.after is not None:  # a norm after W_O, with the divisor of this run
+        normed, norm_bias = written.sum(0) + (0 if bias is None else bias), projections.after.bias
+        written = projections.after.through(written, normed)
+        constant = None if constant is None else projections.after.through(constant, normed)
+        biases = [] if bias is None else [projections.after.through(bias, normed)]
+        biases += [] if norm_bias is None else [norm_bias.unsqueeze(0)]
+        bias = sum(biases) if biases else None
+    return tuple(None if vectors is None else vectors * projections.factor for vectors in (written, constant, bias))
 
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """Logit difference of two words if one head at a time takes one part from the run of another text.
+    """Logit difference of two words in text A, if one head at a time is patched from text B; of `ablation.carried`.
 
     Attributes:
-        texts, part: texts A and B, and the part that a head of A takes from B, one of `core.edits.PARTS`.
+        texts, part: texts A and B, and the part of a head that is patched: "output", "pattern" or "values".
         position: position after which the words are predicted, or position of a blank.
         words: the word of A and the word of B; the difference is the logit of the first minus that of the second.
-        moved: whether A and B predict the same word; `words` then are the words whose logits fall and rise most.
+        same_prediction: whether A and B predict the same word; `words` are then those whose logits change most.
         before, other: difference in A, and difference in B.
         table: a row per head: site, kind, layer, head, difference (with the head patched) and carried, which is
             (difference - before) / (other - before): 0 as in A, 1 as in B; less than 0 or more than 1 is possible.
@@ -299,7 +295,7 @@ class Carried:
     part: str
     position: int
     words: tuple[str, str]
-    moved: bool
+    same_prediction: bool
     before: float
     other: float
     table: pd.DataFrame
@@ -314,9 +310,10 @@ class Carried:
         """Describe the two words, their logit differences in A and B, and the head that carries the largest share."""
         first, second = (f"“{visible_text(word)}”" for word in self.words)
         (site, head), share = self.strongest, self.table["carried"].max()
-        why = " A and B predict the same word, so these are the two whose logits change most." if self.moved else ""
+        reason = " A and B predict the same word, so these are the two whose logits change most."
+        reason = reason if self.same_prediction else ""
         return (
             f"Logit of {first} minus logit of {second} after position {self.position}: {in_cell(self.before)} in "
-            f"A and {in_cell(self.other)} in B.{why} {site.head(head).capitalize()} carries the largest share of the "
-            f"way from A to B by its {self.part} alone: {share:.0%}."
+            f"A and {in_cell(self.other)} in B.{reason} {site.head(head).capitalize()} carries the largest share of "
+            f"the way from A to B by its {self.part} alone: {share:.0%}."
         )

@@ -6,7 +6,7 @@ A view does not change the record: weights of groups are sums of the record's we
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import accumulate, groupby
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -19,23 +19,17 @@ from attnviz.core.tokens import Token, begins_sentence
 SPECIAL = ("show", "hide")
 """Possible values of `View.special`."""
 
-Spans = tuple[np.ndarray, np.ndarray]
-"""First position of each group, and the position after its last, in the order of the text; no group is empty."""
-
 
 @dataclass(frozen=True)
 class View:
-    """Options for reading a map; the defaults show every token on its own.
+    """Options for what a row or column of a map stands for; by default for one token.
 
     Attributes:
-        words: whether to merge the pieces of a word: weights are summed over keys and averaged over queries, so that
+        words: whether to merge the tokens of a word: weights are summed over keys and averaged over queries, so that
             row sums are kept.
-        special: "show" or "hide" special tokens.
-        sentences: whether to merge the tokens of a sentence like the pieces of a word; see `begins_sentence`.
-        parts: number of parts of equal length to cut the text into, each shown as one row or column; 0 for no parts.
-
-    Raises:
-        InputError: if a value does not exist; the message names the values that do.
+        special: whether to "show" or "hide" special tokens.
+        sentences: whether to merge the tokens of a sentence in the same way; see `begins_sentence`.
+        parts: number of parts of equal length into which the text is cut, each one row or column; 0 to cut nothing.
     """
 
     words: bool = False
@@ -50,7 +44,7 @@ class View:
 
     @property
     def unit(self) -> str:
-        """Unit of a row or column: "10 parts", "sentences" or "words"; "" for tokens."""
+        """Name of what a row or column stands for: "10 parts", "sentences" or "words"; "" for tokens."""
         if self.parts:
             return f"{self.parts} parts"
         if self.sentences:
@@ -64,10 +58,10 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Rows or columns of a map: runs of positions, in order, each merged into one.
+    """Rows or columns of a map in a view: each is a group of consecutive tokens, in the order of the text.
 
     Attributes:
-        tokens: names of the groups.
+        tokens: a token per group, with the text of the whole group.
         starts, stops: first position of each group and the position after its last, (groups,).
         is_answered: whether the text ends with a generated answer, so that tokens without a role are the prompt.
     """
@@ -90,12 +84,8 @@ class Groups:
         return self.stops - self.starts
 
     @property
-    def spans(self) -> Spans:
-        return self.starts, self.stops
-
-    @property
-    def stretch(self) -> slice:
-        """Slice of positions from the first group to the last; there must be at least one group."""
+    def covered(self) -> slice:
+        """Slice of positions from the first group to the last, inclusive; there must be at least one group."""
         return slice(int(self.starts[0]), int(self.stops[-1]))
 
     @property
@@ -114,10 +104,13 @@ class Groups:
 
     @cached_property
     def turns(self) -> tuple[tuple[str, int, int], ...]:
-        """Runs of groups with the same role: the role, the first group, and the group after the last."""
-        runs = [(role, len([*run])) for role, run in groupby(self.roles)]
-        stops = [*accumulate(count for _, count in runs)]
-        return tuple((role, stop - count, stop) for (role, count), stop in zip(runs, stops, strict=True))
+        """Role of each run of groups with the same role, with the index of its first group and that after its last."""
+        turns, start = [], 0
+        for role, run in groupby(self.roles):
+            stop = start + len([*run])
+            turns.append((role, start, stop))
+            start = stop
+        return tuple(turns)
 
     def index_of(self, position: int) -> int | None:
         """Return the index of the group that contains a position; None if no group does."""
@@ -125,28 +118,28 @@ class Groups:
         return int(index[0]) if len(index) else None
 
     def place(self, i: int) -> int | str:
-        """Return the position of group `i`, or its first and last position: "1–5"."""
+        """Return the position of group `i` for readers: 1 for a single token, "1–5" for tokens 1 to 5."""
         start, last = int(self.starts[i]), int(self.stops[i]) - 1
         return start if start == last else f"{start}–{last}"
 
     def last(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """Return the last text of each group that is not empty, or "", given a text for each position."""
-        positions = (reversed(range(*span)) for span in zip(*self.spans, strict=True))
-        return tuple(next(filter(None, (texts[i] for i in group)), "") for group in positions)
+        """Return one text per group, given one per position: the last in the group that is not empty, else ""."""
+        texts_of_groups = [texts[start:stop] for start, stop in zip(self.starts, self.stops, strict=True)]
+        return tuple(([""] + [text for text in group if text])[-1] for group in texts_of_groups)
 
     def every(self, flags: np.ndarray) -> np.ndarray:
-        """Whether a flag is True at all positions of each group, boolean, (groups,)."""
-        return np.array([flags[start:stop].all() for start, stop in zip(*self.spans, strict=True)], bool)
+        """Whether a flag is True at all positions of a group, boolean, (positions,) -> (groups,)."""
+        return np.array([flags[start:stop].all() for start, stop in zip(self.starts, self.stops, strict=True)], bool)
 
 
 def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Groups:
-    """Group the tokens of `text` into the words, sentences or parts of a view, and drop special tokens if hidden."""
+    """Group the tokens of `text` into the words, sentences or parts of a view; leave out special tokens if hidden."""
     is_answered = any(token.role == "answer" for token in tokens)
     if view.special == "show" and not (view.words or view.sentences or view.parts):
         starts = np.arange(len(tokens))
         return Groups(tuple(tokens), starts, starts + 1, is_answered)
     n, parts = len(tokens), view.parts or 1
-    spans: list[list[int]] = []
+    spans: list[list[int]] = []  # first position of each group, and the position after its last
     for i, token in enumerate(tokens):
         is_same_part = i > 0 and i * parts // n == (i - 1) * parts // n
         if is_same_part and _is_merged(tokens[i - 1], token, view, text):
@@ -162,78 +155,77 @@ def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Grou
             merged.append(replace(first, text=percent, special=False, joined=False, box=None))
         elif start + 1 == stop:
             merged.append(first)
-        else:  # text from the start of the first token to the end of the last
-            rest = (piece.text if piece.joined else f" {piece.text}" for piece in tokens[start + 1 : stop])
-            whole = text[first.start : last.end].strip() or first.text + "".join(rest)
+        else:
+            later_pieces = (piece.text if piece.joined else f" {piece.text}" for piece in tokens[start + 1 : stop])
+            whole = text[first.start : last.end].strip() or first.text + "".join(later_pieces)
             merged.append(replace(first, text=whole, end=last.end, box=None))
-    starts, stops = (np.array([span[end] for span in spans], np.int64) for end in (0, 1))
+    starts = np.array([start for start, _ in spans], np.int64)
+    stops = np.array([stop for _, stop in spans], np.int64)
     return Groups(tuple(merged), starts, stops, is_answered)
 
 
 def as_tokens(tokens: Sequence[Token | str]) -> tuple[Token, ...]:
-    """Turn texts into tokens that are neither special nor joined."""
+    """Turn texts into tokens that are neither special nor joined to the token before."""
     return tuple(Token(token, 0, 0, 0) if isinstance(token, str) else token for token in tokens)
 
 
 def _is_merged(before: Token, token: Token, view: View, text: str) -> bool:
-    """Whether a view merges a token with the one before it; it merges no tokens of different parts of the text."""
-    if token.role != before.role:
+    """Whether a view merges a token with the token before it; not if their roles or the texts of a pair differ."""
+    if token.role != before.role or token.segment != before.segment:
         return False
+    has_special = token.special or before.special
     if view.parts:
-        return token.segment == before.segment and (view.special == "show" or not (token.special or before.special))
-    if token.special or before.special or token.segment != before.segment or token.box or before.box:
+        return view.special == "show" or not has_special
+    if has_special or token.box or before.box:
         return False
     if view.sentences:
         return not begins_sentence(before, token, text)
     return view.words and token.joined
 
 
-def stretch(spans: Spans) -> range:
-    """Return the range of positions from the first group to the last."""
-    return range(int(spans[0][0]), int(spans[1][-1]))
+def grouped(blocks: Iterable[Block], queries: Groups, keys: Groups) -> tuple[np.ndarray, np.ndarray]:
+    """Merge cells by groups of queries and groups of keys: the sum of their weights, float64, and whether any is open.
 
-
-def grouped(blocks: Iterable[Block], queries: Spans, keys: Spans) -> tuple[np.ndarray, np.ndarray]:
-    """Merge the cells of each pair of groups: the sum of their weights, float64, and whether any of them is open.
-
-    Both results have the shape (groups of queries, groups of keys).
-
-    Args:
-        blocks: blocks from `blocks.blocks` or `blocks.openings`, over the `stretch` of queries and keys.
+    Both results have the shape (groups of queries, groups of keys). `blocks` are those of `blocks.blocks` or
+    `blocks.openings`, over the `covered` positions.
     """
-    numbers = []  # for both axes: group of each position from the first group on, -1 if no group has the position
-    for starts, stops in (queries, keys):
-        group_of = np.full(stops[-1] - starts[0], -1)
-        for i, (start, stop) in enumerate(zip(starts - starts[0], stops - starts[0], strict=True)):
-            group_of[start:stop] = i
-        numbers.append(group_of)
-    shape = len(queries[0]), len(keys[0])
+    group_of = []  # for both axes: group of each covered position, -1 if no group has the position
+    for starts, stops in ((queries.starts, queries.stops), (keys.starts, keys.stops)):
+        group_of_position = np.full(stops[-1] - starts[0], -1)
+        for group, (start, stop) in enumerate(zip(starts - starts[0], stops - starts[0], strict=True)):
+            group_of_position[start:stop] = group
+        group_of.append(group_of_position)
+    shape = len(queries), len(keys)
     sums, is_open = np.zeros(shape), np.zeros(shape, bool)
     for block in blocks:
         runs = []  # for both axes of the block: first position and group of each run of the same group
-        for group_of, part in zip(numbers, (block.down, block.across), strict=True):
-            in_block = group_of[part.within]
+        for group_of_position, axis in zip(group_of, (block.rows, block.columns), strict=True):
+            in_block = group_of_position[axis.in_window]
             firsts = np.flatnonzero(np.diff(in_block, prepend=-2))
             runs.append((firsts, in_block[firsts]))
-        (rows, i), (columns, j) = runs
-        target, positions = np.ix_(i[i >= 0], j[j >= 0]), np.ix_(i >= 0, j >= 0)
+        (rows, row_groups), (columns, column_groups) = runs
+        is_in_groups = np.ix_(row_groups >= 0, column_groups >= 0)
+        target = np.ix_(row_groups[row_groups >= 0], column_groups[column_groups >= 0])
         if block.weights is not None:
             over_keys = np.add.reduceat(block.weights.numpy(), columns, 1)
-            sums[target] += np.add.reduceat(over_keys.astype(np.float64), rows, 0)[positions]
+            sums[target] += np.add.reduceat(over_keys.astype(np.float64), rows, 0)[is_in_groups]
         if isinstance(block.open, torch.Tensor):
             over_keys = np.logical_or.reduceat(block.open.numpy(), columns, 1)
-            is_open[target] |= np.logical_or.reduceat(over_keys, rows, 0)[positions]
+            is_open[target] |= np.logical_or.reduceat(over_keys, rows, 0)[is_in_groups]
         else:
             is_open[target] |= block.open
     return sums, is_open
 
 
 def first_reasons(
-    mask: Mask | torch.Tensor, lengths: tuple[int, int], queries: Spans, keys: Spans, *, sentence: int = 0
+    mask: Mask | torch.Tensor, lengths: tuple[int, int], queries: Groups, keys: Groups, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return `Step.reasons` for the first query and key of each pair of groups; a tensor has one reason for all."""
+    """Return the names of a mask's rules, and for the first cell of each pair of groups the number of its rule, from 1.
+
+    An open cell has 0. A mask that is a tensor has one rule for all cells. `lengths`: numbers of queries and keys.
+    """
     if isinstance(mask, torch.Tensor):
-        return ("the model's mask",), np.ones((len(queries[0]), len(keys[0])), np.int64)
-    firsts = {"rows": torch.from_numpy(queries[0]), "columns": torch.from_numpy(keys[0])}
-    reasons, codes = mask.reasons(*lengths, sentence=sentence, **firsts)
+        return ("the model's mask",), np.ones((len(queries), len(keys)), np.int64)
+    first_cells = {"rows": torch.from_numpy(queries.starts), "columns": torch.from_numpy(keys.starts)}
+    reasons, codes = mask.reasons(*lengths, sentence=sentence, **first_cells)
     return reasons, codes.numpy()

@@ -59,10 +59,12 @@ class Metric:
     main: bool = False
 
     def applies(self, record: Record, block: HeadBlock) -> bool:
-        """Whether the metric exists at the site of a block, for this kind of record."""
-        exists_here = block.step.site.kind in self.kinds and (block.one_text or "cross" in self.kinds)
-        exists_here = exists_here and block.step.mixing in self.mixing
-        return exists_here and (self.needs == "weights" or not record.read_only)
+        """Whether the metric exists for the attention call of a block; a read-only record has no values."""
+        if block.step.site.kind not in self.kinds or block.step.mixing not in self.mixing:
+            return False
+        if not block.same_tokens and "cross" not in self.kinds:
+            return False
+        return self.needs == "weights" or not record.read_only
 
 
 _FIELDS = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))["metric"]
@@ -103,34 +105,40 @@ def head_metrics(
     """
     steps = record.steps if site is None else (record.step(site),)
     metrics = [metric for metric in METRICS if names is None or metric.name in names]
-    total, done, parts, texts = weights_of_all(steps), 0, [], range(sentence, sentence + 1)
+    total, done, tables = weights_of_all(steps), 0, []
     for step in steps:
-        heads = step.num_heads
-        sums = torch.zeros(2, heads, len(metrics), dtype=torch.float64)
-        rows, left_out = torch.zeros(2, heads, dtype=torch.long)
+        num_heads, texts = step.num_heads, range(sentence, sentence + 1)
+        sums = torch.zeros(2, num_heads, len(metrics), dtype=torch.float64)  # numerators and denominators
+        rows, left_out = torch.zeros(2, num_heads, dtype=torch.long)
         for block in batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64):
-            rows, left_out = rows + block.counted.sum((0, 2)), left_out + block.left_out[0]
+            rows += block.measured[0].sum(1)
+            left_out += block.num_left_out[0]
             sums += sums_of(record, block, metrics)[:, 0]
-            report(done + block.rows.stop * heads * step.shape[3], total)
+            report(done + block.rows.stop * num_heads * step.shape[3], total)
         done += weights_of_all([step])
-        where = {"site": str(step.site), "kind": step.site.kind, "layer": step.site.layer, "head": range(heads)}
-        columns = {metric.name: [None] * heads for metric in METRICS}
+        site_of_step = step.site
+        head = {
+            "site": str(site_of_step),
+            "kind": site_of_step.kind,
+            "layer": site_of_step.layer,
+            "head": range(num_heads),
+        }
+        columns = {metric.name: [None] * num_heads for metric in METRICS}
         for metric, quotients in zip(metrics, sums.permute(2, 1, 0).tolist(), strict=True):
             columns[metric.name] = [a / b if b else None for a, b in quotients]
-        counts = {"rows": rows.tolist(), "left_out": left_out.tolist()}
-        table = pd.DataFrame(where | columns | counts)
-        parts.append(table.astype({metric.name: "Float64" for metric in METRICS}))
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+        table = pd.DataFrame(head | columns | {"rows": rows.tolist(), "left_out": left_out.tolist()})
+        tables.append(table.astype({metric.name: "Float64" for metric in METRICS}))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 
 def weights_of_all(steps: Sequence[Step]) -> int:
-    """Count the weights of all heads of the given attention calls, for one text."""
+    """Count the weights of all heads of some attention calls, for one text."""
     return sum(step.num_heads * step.shape[2] * step.shape[3] for step in steps)
 
 
 def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRICS) -> Tensor:
-    """Compute numerator and denominator of M metrics in a block, (2, B, H, M), float64; both 0 if not applicable."""
-    sums = torch.zeros(2, *block.counted.shape[:2], len(metrics), dtype=torch.float64)
+    """Compute numerators and denominators of M metrics in a block, (2, B, H, M), float64; 0 if one does not exist."""
+    sums = torch.zeros(2, *block.measured.shape[:2], len(metrics), dtype=torch.float64)
     for index, metric in enumerate(metrics):
         if metric.applies(record, block):
             sums[..., index] = torch.stack(metric.measure(block))
@@ -140,15 +148,16 @@ def sums_of(record: Record, block: HeadBlock, metrics: Sequence[Metric] = METRIC
 def seconds(record: Record, sentence: int = 0) -> float:
     """Estimate the seconds of `head_metrics`, by measuring a few rows."""
     step = max(record.steps, key=lambda step: step.shape[2] * step.shape[3])
-    start, rows, texts = perf_counter(), min(32, step.shape[2]), range(sentence, sentence + 1)
+    start, num_rows, texts = perf_counter(), min(32, step.shape[2]), range(sentence, sentence + 1)
     block = next(batch.blocks(step, batch.sides_of(record, step), texts, dtype=torch.float64))
-    sums_of(record, replace(block, rows=slice(0, rows), position=torch.arange(rows)))
-    return (perf_counter() - start) * weights_of_all(record.steps) / (rows * step.num_heads * step.shape[3])
+    sums_of(record, replace(block, rows=slice(0, num_rows), position=torch.arange(num_rows)))
+    seconds_per_weight = (perf_counter() - start) / (num_rows * step.num_heads * step.shape[3])
+    return seconds_per_weight * weights_of_all(record.steps)
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """Rule for a role: `metric` is at least `least`, and `unless`, a metric that would explain it, is below `least`."""
+    """Rule for a role: `metric` is at least `least`, and the metric `unless`, a simpler explanation, if any, is not."""
 
     name: str
     metric: str
@@ -166,14 +175,14 @@ THRESHOLDS: tuple[Threshold, ...] = (
     Threshold("induction", "induction", 0.5),
     Threshold("looks evenly", "evenness", 0.9),
 )
-"""Thresholds of roles: more than half of the weight; for duplicates and induction, which are rarer, half is enough."""
+"""Rules of all roles: more than half of the weight; for duplicates and induction, which are rarer, half is enough."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """Suggested role of a head, with the value of its metric, 0 to 1.
+    """Suggested role of a head, the evidence in words, and the value of its metric, 0 to 1, as a mean over the texts.
 
-    `fails` is the share of the texts on which the value is below the threshold; None for a single text.
+    `fails` is the share of the texts on which the metric is below the threshold; None for a single text.
     """
 
     name: str
@@ -185,23 +194,24 @@ class Role:
 def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
     """Suggest roles of a head, the strongest first, from its row of `head_metrics` or `Atlas.heads`."""
     numbers = {name: float(value) for name, value in row.items() if not isinstance(value, str) and pd.notna(value)}
-    texts, suggested = int(numbers.get("texts", 1)), []
+    num_texts, suggested = int(numbers.get("texts", 1)), []
     for rule in THRESHOLDS:
-        value = numbers.get(rule.metric)
-        if value is None or value < rule.least or (rule.unless and numbers.get(rule.unless, 0.0) >= rule.least):
+        value = numbers.get(rule.metric, -1.0)  # lacks the metric: below every threshold
+        is_explained = rule.unless is not None and numbers.get(rule.unless, 0.0) >= rule.least
+        if value < rule.least or is_explained:
             continue
-        measured, fails = int(numbers.get(f"{rule.metric}_texts", texts)), numbers.get(f"{rule.metric}_fails")
-        where = f"on average over {texts} texts" if measured == texts else f"on {measured} of {texts} texts"
-        where = "on this text" if texts == 1 else where
-        often = "" if fails is None else f"; in {percent(fails, 0)} of them it fails (is below {rule.least:g})"
-        suggested.append(Role(rule.name, f"{rule.name}: {value:.2f} {where}{often}", value, fails))
-    return tuple(sorted(suggested, key=lambda role: -role.value))
+        measured, fails = int(numbers.get(f"{rule.metric}_texts", num_texts)), numbers.get(f"{rule.metric}_fails")
+        texts = f"on average over {num_texts} texts" if measured == num_texts else f"on {measured} of {num_texts} texts"
+        texts = "on this text" if num_texts == 1 else texts
+        failures = "" if fails is None else f"; in {percent(fails, 0)} of them it fails (is below {rule.least:g})"
+        suggested.append(Role(rule.name, f"{rule.name}: {value:.2f} {texts}{failures}", value, fails))
+    return tuple(sorted(suggested, key=lambda role: role.value, reverse=True))
 
 
 def jensen_shannon(a: Tensor, b: Tensor) -> Tensor:
-    """Jensen-Shannon divergence H((p + q) / 2) - (H(p) + H(q)) / 2 over the last axis, in nats: 0 to ln 2.
+    """Compute the Jensen-Shannon divergence of distributions, (..., K) -> (...), in nats: 0 if equal, at most ln 2.
 
-    Source: Lin 1991, Divergence Measures Based on the Shannon Entropy.
+    H((a + b) / 2) - (H(a) + H(b)) / 2: Lin 1991, Divergence Measures Based on the Shannon Entropy.
     """
     if a.shape != b.shape:
         raise ShapeError(f"The maps differ in shape: {tuple(a.shape)} and {tuple(b.shape)}.")
@@ -212,11 +222,11 @@ def jensen_shannon(a: Tensor, b: Tensor) -> Tensor:
 def farthest(
     record: Record, site: Site, head: int, *, sentence: int = 0, count: int = 3
 ) -> list[tuple[Site, int, float]]:
-    """Find the `count` heads of the same kind that differ most from a head: site, head and Jensen-Shannon divergence.
+    """Find the `count` heads that differ most from a head: site, head and Jensen-Shannon divergence in nats.
 
-    The divergence in nats is the mean over the rows that are measured in both heads: 0 for equal weights, ln 2 if no
-    key has weight in both. Heads without such rows are left out, and so is linear attention: its weights are no
-    distributions.
+    Heads of sites of the same kind are compared. The divergence is the mean over the rows that count in both heads: 0
+    for equal weights, ln 2 if no key has weight in both. Linear attention, whose weights are no distributions, and
+    heads without such rows are left out.
     """
     steps = [step for step in record.steps if step.site.kind == site.kind and step.mixing == "softmax"]
     if record.step(site).mixing == "linear":
@@ -224,18 +234,19 @@ def farthest(
     heads = [(step.site, number) for step in steps for number in range(step.num_heads)]
     if (site, head) not in heads:
         raise InputError(f"{site.head(head).capitalize()} is not among the {len(heads)} heads that were compared.")
-    index, (sums, counts) = heads.index((site, head)), torch.zeros(2, len(heads), dtype=torch.float64)
+    chosen, (sums, counts) = heads.index((site, head)), torch.zeros(2, len(heads), dtype=torch.float64)
     options = {"heads": 2 * len(heads), "dtype": torch.float64}  # each head twice in memory
     texts = range(sentence, sentence + 1)
     blocks_of_steps = [batch.blocks(step, batch.sides_of(record, step), texts, **options) for step in steps]
-    for parts in zip(*blocks_of_steps, strict=True):  # the same rows of all attention calls
-        weights, counted = (torch.cat([getattr(part, name)[0] for part in parts]) for name in ("weights", "counted"))
+    for blocks in zip(*blocks_of_steps, strict=True):  # the same rows of all attention calls
+        weights = torch.cat([block.weights[0] for block in blocks])
+        measured = torch.cat([block.measured[0] for block in blocks])
         for i in range(len(heads)):
-            both = counted[i] & counted[index]
-            sums[i] += (jensen_shannon(weights[i], weights[index]) * both).sum()
-            counts[i] += both.sum()
+            in_both = measured[i] & measured[chosen]
+            sums[i] += (jensen_shannon(weights[i], weights[chosen]) * in_both).sum()
+            counts[i] += in_both.sum()
     means = (sums / counts.clamp(min=1)).tolist()
-    divergences = [(*heads[i], means[i]) for i in range(len(heads)) if i != index and counts[i]]
+    divergences = [(*heads[i], means[i]) for i in range(len(heads)) if i != chosen and counts[i]]
     return sorted(divergences, key=lambda item: item[2], reverse=True)[:count]
 
 
@@ -243,18 +254,13 @@ def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0)
     """Rank all heads by the weight from one word to another.
 
     For words of several tokens, the weight is the mean over the query's tokens and the sum over the key's. If a word
-    occurs several times, the pair of occurrences with the largest weight counts.
+    occurs several times, the pair of occurrences with the largest weight counts. Raise InputError if no call has both
+    words. The columns are site, kind, layer, head, query and key (positions of the words' first tokens), weight; the
+    largest weight is first. Heads of calls that do not have both words are left out.
 
     Args:
         query, key: a word or a phrase (case is ignored), or the position of a token, counted from 0.
         sentence: index in the batch.
-
-    Returns:
-        Columns site, kind, layer, head, query and key (positions of the words' first tokens), weight; the largest
-        weight first. Heads of calls that do not have both words are left out.
-
-    Raises:
-        InputError: if no call has both words.
     """
     if not 0 <= sentence < len(record.sentences):
         raise InputError(f"There is no sentence {quoted(sentence)}; there are {len(record.sentences)}, counted from 0.")
@@ -262,21 +268,21 @@ def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0)
     for step in record.steps:
         texts = record.texts(step.site, sentence=sentence)
         tokens = record.tokens(step.site, sentence=sentence)
-        spans = []  # for query and key: first token of each occurrence, and the token after its last
-        for text, part, word in zip(texts, tokens, (query, key), strict=True):
+        spans = []  # of the query and of the key: first token of each occurrence, and the token after its last
+        for text, tokens_of_text, word in zip(texts, tokens, (query, key), strict=True):
             if isinstance(word, int):
-                spans.append([(word, word + 1)] if 0 <= word < len(part) else [])
+                spans.append([(word, word + 1)] if 0 <= word < len(tokens_of_text) else [])
                 continue
-            pattern = rf"(?<!\w){re.escape(word.strip())}(?!\w)"
-            matches = occurrences(text.text, part, pattern) if word.strip() else []
+            whole_word = rf"(?<!\w){re.escape(word.strip())}(?!\w)"
+            matches = occurrences(text.text, tokens_of_text, whole_word) if word.strip() else []
             spans.append([(first, stop) for first, stop, _ in matches])
         for head in range(step.num_heads) if all(spans) else ():
-            weights = {}
+            pairs = []  # weight and first tokens of each pair of occurrences
             for from_span in spans[0]:
                 means = step.weights(head, slice(*from_span), slice(None), sentence=sentence).double().mean(0)
-                weights |= {(from_span, to_span): float(means[slice(*to_span)].sum()) for to_span in spans[1]}
-            (from_span, to_span), weight = max(weights.items(), key=lambda item: item[1])
-            rows.append((str(step.site), step.site.kind, step.site.layer, head, from_span[0], to_span[0], weight))
+                pairs += [(float(means[slice(*to_span)].sum()), from_span[0], to_span[0]) for to_span in spans[1]]
+            weight, from_token, to_token = max(pairs, key=lambda pair: pair[0])
+            rows.append((str(step.site), step.site.kind, step.site.layer, head, from_token, to_token, weight))
     if not rows:
         raise InputError(f"No attention goes from {quoted(query)} to {quoted(key)}: give words that the text has.")
     table = pd.DataFrame(rows, columns=["site", "kind", "layer", "head", "query", "key", "weight"])

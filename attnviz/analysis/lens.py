@@ -24,12 +24,12 @@ BLOCK = 2**22
 
 @dataclass(frozen=True, eq=False)
 class WordGrid:
-    """A word with a number for each row and position.
+    """A table with a word and a number in each cell; the columns are positions of a text.
 
     Attributes:
         rows: names of the rows.
         positions, tokens: position and token of each column.
-        words, values: (rows, positions) each; values are probabilities or contributions to logits, float64.
+        words, values: words and their probabilities, or contributions to their logits, float64, (rows, positions).
     """
 
     rows: tuple[str, ...]
@@ -50,30 +50,28 @@ class WordGrid:
 
 
 def stages(record: Record) -> tuple[str, ...]:
-    """Name the partial sums of the stream: "embedding", and "layer 0", "layer 1", ... for the sum after a layer."""
+    """Name the partial sums of the residual stream: "embedding", then "layer 0", "layer 1", ... after each layer."""
     return ("embedding", *(f"layer {layer}" for layer in range(len(stream_of(record).states))))
 
 
 def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = None) -> WordGrid:
-    """Find the word that would be most probable after each position if the model ended after a layer, for all layers.
+    """Find the most probable word after each position if the model ended after each layer: the logit lens.
 
-    Each partial sum of the stream goes through the last norm and the unembedding. The last row is the prediction of
-    the model.
+    The rows are `stages`: each partial sum of the stream goes through the last norm and the unembedding. The last row
+    is the prediction of the model. Raise InputError if the record has no residual stream, or there are no such
+    positions.
 
     Args:
         record: result of a run with `stream=True`, see `attnviz.analyze`.
         positions: positions to read; None for all.
-
-    Raises:
-        InputError: if the record has no residual stream, or there are no such positions.
     """
     (positions, tokens), prediction = _columns(record, positions, sentence), predicting(record)
     words, values = [], []
     for stage in range(len(stages(record))):
         best = [block.max(-1) for block in _probabilities(record, stage, positions, sentence)]
-        probabilities, ids = (torch.cat(part) for part in zip(*best, strict=True))
-        flagged = zip(ids.tolist(), probabilities.isnan().tolist(), strict=True)
-        words.append(tuple(NOT_A_NUMBER if is_nan else prediction.vocabulary[id] for id, is_nan in flagged))
+        probabilities = torch.cat([block.values for block in best])
+        words_of_stage = [prediction.vocabulary[id] for block in best for id in block.indices.tolist()]
+        words.append(tuple(np.where(probabilities.isnan(), NOT_A_NUMBER, np.array(words_of_stage, object))))
         values.append(probabilities.numpy())
     return WordGrid(stages(record), positions, tokens, tuple(words), np.stack(values))
 
@@ -81,21 +79,18 @@ def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = N
 def lens_words(record: Record, stage: int, position: int, *, sentence: int = 0, count: int = 5) -> tuple[NextWord, ...]:
     """List the most probable words of one cell of the logit lens, the most probable first; empty if they are NaN.
 
-    Args:
-        stage: 0 for the embedding, i for the sum after i layers; negative stages and positions count from the end.
-
-    Raises:
-        InputError: if there is no such stage or position.
+    `stage` is 0 for the embedding, i for the sum after i layers; negative stages and positions count from the end.
     """
     names = stages(record)
     if not -len(names) <= stage < len(names):
         raise InputError(f"There is no stage {stage}; there are {len(names)}, counted from 0: {', '.join(names)}.")
     position = position_of(record, position, sentence=sentence)
-    probabilities = next(_probabilities(record, stage % len(names), range(position, position + 1), sentence))[0]
+    (block,) = _probabilities(record, stage % len(names), range(position, position + 1), sentence)
+    probabilities, vocabulary = block[0], predicting(record).vocabulary
     if probabilities.isnan().any():
         return ()
-    top, vocabulary = probabilities.topk(min(count, len(probabilities))), predicting(record).vocabulary
-    return tuple(NextWord(vocabulary[i], p) for i, p in zip(top.indices.tolist(), top.values.tolist(), strict=True))
+    ids = probabilities.topk(min(count, len(probabilities))).indices.tolist()
+    return tuple(NextWord(vocabulary[id], float(probabilities[id])) for id in ids)
 
 
 def pushed(
@@ -108,21 +103,17 @@ def pushed(
     sentence: int = 0,
     positions: range | None = None,
 ) -> WordGrid:
-    """Find the words whose logits a head raises and lowers most, and by how much, through W_O, the last norm and W_U.
+    """Find the words whose logits a head raises most and lowers most at each position, and by how much.
 
-    The norm has the divisor of this run, so a number is the head's contribution to a word's logit as in
-    `contributions`, including its bias of values. Special tokens, such as <eos>, are left out.
+    The head's output goes through W_O, the last norm with the divisor of this run, and the unembedding W_U. A number is
+    the head's contribution to a word's logit, as in `contributions`, with its bias of values. Special tokens, such as
+    <eos>, are left out. Raise InputError if the parts of the residual stream are not known, the head does not write to
+    it, or position or count is wrong. The rows are "up 1", "up 2", ..., "down 2", "down 1": from the most raised
+    to the most lowered word.
 
     Args:
         position, positions: one position, or a range; all positions if both are None.
         count: number of raised words, and of lowered words.
-
-    Returns:
-        Rows up 1, up 2, ... and then ..., down 2, down 1.
-
-    Raises:
-        InputError: if the parts of the residual stream are not known, the head does not write to it, or position or
-            count is wrong.
     """
     if position is not None:
         position = position_of(record, position, sentence=sentence)
@@ -139,28 +130,29 @@ def pushed(
     limit = (len(prediction.vocabulary) - len(prediction.special)) // 2
     if not 1 <= count <= limit:
         raise InputError(f"The count of words is {count}; it must be from 1 to {limit}.")
-    parts, window = [], slice(positions.start, positions.stop)
-    written = written_by_heads(record, site, window, sentence=sentence)[0][head]
+    window = slice(positions.start, positions.stop)
+    written = written_by_heads(record, site, window, sentence=sentence)[0][head]  # (positions, d_model)
     final = stream.final[sentence, window]
     special = torch.tensor(sorted(prediction.special), dtype=torch.long)
     rows_at_once = max(1, BLOCK // len(readout.unembedding.weight))
-    for part, whole in zip(written.split(rows_at_once), final.split(rows_at_once), strict=True):
-        normed = part if readout.norm is None else readout.norm.through(part, whole)
-        adds = normed @ readout.unembedding.weight.mT * readout.factor
-        up = adds.index_fill(-1, special, -torch.inf).topk(count)
-        down = adds.index_fill(-1, special, torch.inf).topk(count, largest=False)
-        ids = torch.cat([up.indices, down.indices.flip(-1)], -1)
-        parts.append((ids, adds.gather(-1, ids)))
-    ids, values = map(torch.cat, zip(*parts, strict=True))
+    ids, values = [], []
+    for vectors, final_vectors in zip(written.split(rows_at_once), final.split(rows_at_once), strict=True):
+        normed = vectors if readout.norm is None else readout.norm.through(vectors, final_vectors)
+        changes = normed @ readout.unembedding.weight.mT * readout.factor  # of each logit, (positions, words)
+        up = changes.index_fill(-1, special, -torch.inf).topk(count).indices
+        down = changes.index_fill(-1, special, torch.inf).topk(count, largest=False).indices
+        ids.append(torch.cat([up, down.flip(-1)], -1))
+        values.append(changes.gather(-1, ids[-1]))
     names = (*(f"up {i + 1}" for i in range(count)), *(f"down {count - i}" for i in range(count)))
-    words = tuple(tuple(prediction.vocabulary[id] for id in row) for row in ids.mT.tolist())
-    return WordGrid(names, positions, tokens, words, values.mT.double().numpy())
+    words = tuple(tuple(prediction.vocabulary[id] for id in row) for row in torch.cat(ids).mT.tolist())
+    return WordGrid(names, positions, tokens, words, torch.cat(values).mT.double().numpy())
 
 
 def _probabilities(record: Record, stage: int, positions: range, sentence: int) -> Iterator[Tensor]:
-    """Yield the probabilities of all words after a stage, float64, in blocks of positions, (positions, words).
+    """Yield the probability of each word at each position, float64, in blocks of positions, (positions, words).
 
-    They are softmax(unembedding(norm(state))); for the last stage, they are the probabilities of the model.
+    Those of a partial sum x of the stream, at index `stage` of `stages`, are softmax(unembedding(norm(x))); those of
+    the last stage are the model's.
     """
     stream, window = stream_of(record), slice(positions.start, positions.stop)
     model_logits = predicting(record).logits[sentence, window]
@@ -168,13 +160,14 @@ def _probabilities(record: Record, stage: int, positions: range, sentence: int) 
     for first in range(0, len(positions), rows_at_once):
         logits = model_logits[first : first + rows_at_once]
         if stage < len(stream.states):
-            lens_logits = stream.readout.logits(stream.states[stage][sentence, window][first : first + rows_at_once])
-            logits = lens_logits.masked_fill(logits == -torch.inf, -torch.inf)  # words that the model cannot generate
+            states = stream.states[stage][sentence, window][first : first + rows_at_once]
+            is_excluded = logits == -torch.inf  # words that the model cannot generate
+            logits = stream.readout.logits(states).masked_fill(is_excluded, -torch.inf)
         yield logits.double().softmax(-1)
 
 
 def _columns(record: Record, positions: range | None, sentence: int) -> tuple[range, tuple[str, ...]]:
-    """Return the positions (all if None) and tokens of the columns of a grid; raise InputError if they are wrong."""
+    """Return the positions and tokens of the columns of a grid (all for None); raise InputError for a wrong range."""
     position_of(record, 0, sentence=sentence)  # raises InputError if there is no such sentence
     length = record.read[sentence].length
     positions = range(length) if positions is None else positions

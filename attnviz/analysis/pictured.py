@@ -1,7 +1,7 @@
-"""Weights of a row over the patches of pictures, minus those of a neutral question, or without attention sinks.
+"""Weights of a query over the patches of pictures, minus those of a neutral question, or without attention sinks.
 
 A row is a query, counted from 0 or, if negative, from the end of its text: -1 is the last token, which predicts the
-first token of an answer. Patches are the keys with a box, in order; `patches` gives their positions.
+first token of an answer. Patches are the keys with a box in a picture; arrays have them in the order of the keys.
 """
 
 import torch
@@ -26,29 +26,29 @@ def patches(record: Record, site: Site, *, sentence: int = 0) -> list[int]:
 
 def weights(record: Record, site: Site, head: int | str, row: int = -1, *, sentence: int = 0) -> Tensor:
     """Return the weights w_ij of a row i over the patches j, float64, (patches,)."""
-    positions, length = patches(record, site, sentence=sentence), record.texts(site, sentence=sentence)[0].length
+    positions = patches(record, site, sentence=sentence)
+    length = record.texts(site, sentence=sentence)[0].length
     if not -length <= row < length:
         raise InputError(f"There is no row {row}; there are {length}, counted from 0.")
-    start = row % length
-    return weights_of(record.step(site), head, slice(start, start + 1), sentence=sentence)[0, positions].double()
+    row = row % length
+    return weights_of(record.step(site), head, slice(row, row + 1), sentence=sentence)[0, positions].double()
 
 
 def minus_neutral(
     record: Record, neutral: Record, site: Site, head: int | str, row: int = -1, *, sentence: int = 0
 ) -> Tensor:
-    """Subtract the weights that the last row of a neutral question, such as "Describe the picture.", has over patches.
+    """Subtract, patch by patch, the weights for a neutral question from the weights of a row, float64, (patches,).
 
-    d_j = w_ij - v_ij, with weights w of `record` and v of `neutral`: 0 for a patch that has the same weight for both
-    questions. Float64, (patches,); their sum is 0 only if both rows give the pictures the same total weight.
-
-    Raises:
-        InputError: if the pictures of the records differ, or one record has no such row.
+    The differences are d_j = w_ij - v_j: w are the weights of `record`, and v those of the last row of `neutral`, a run
+    with the same picture and a question such as "Describe the picture.". They sum to 0 only if both rows give the
+    pictures the same total weight. Raise InputError if the pictures of the records differ, or one record has no such
+    row.
     """
-    pictures = []
+    patches_of_runs = []
     for run in (record, neutral):
         text = run.texts(site, sentence=sentence)[1]
-        pictures.append((text.pictures, [text.tokens[i].box for i in patches(run, site, sentence=sentence)]))
-    if pictures[0] != pictures[1]:
+        patches_of_runs.append((text.pictures, [text.tokens[i].box for i in patches(run, site, sentence=sentence)]))
+    if patches_of_runs[0] != patches_of_runs[1]:
         raise InputError("The records are of other pictures; ask the neutral question about the same ones.")
     return weights(record, site, head, row, sentence=sentence) - weights(neutral, site, head, sentence=sentence)
 
@@ -56,21 +56,22 @@ def minus_neutral(
 def without_sinks(
     record: Record, site: Site, head: int | str, row: int = -1, *, multiple: float = SINK, sentence: int = 0
 ) -> Tensor:
-    """Divide the weights of a row over the patches without sinks by their sum, float64, (patches,); NaN at sinks.
+    """Divide the weights of a row over the patches by their sum without sinks, float64, (patches,); sinks have NaN.
 
     A patch j is a sink if m_j > multiple · median_k m_k, where m_j is its mean weight over all rows that may attend to
-    all open patches: in a decoder the rows from the last patch on. Each other patch has w_ij / Σ_k w_ik, summed over
-    all k that are not sinks.
+    every patch: in a decoder the rows from the last patch on. A patch that no row may attend to is left out there.
     """
     positions = patches(record, site, sentence=sentence)
     row_weights = weights(record, site, head, row, sentence=sentence)
     length, step = record.texts(site, sentence=sentence)[0].length, record.step(site)
-    open_cells = may_attend(step, head, slice(length), sentence=sentence)[:, positions]
-    sees_all = open_cells[:, open_cells.any(0)].all(1)  # rows that may attend to all open patches
-    if not sees_all.any():
+    open_cells = may_attend(step, head, slice(length), sentence=sentence)[:, positions]  # (rows, patches)
+    is_open_patch = open_cells.any(0)
+    attends_to_all = open_cells[:, is_open_patch].all(1)
+    if not attends_to_all.any():
         raise InputError("No row may attend to every patch, so sinks among the patches are not defined.")
-    means = weights_of(step, head, slice(length), sentence=sentence)[:, positions].double()[sees_all].mean(0)
+    all_weights = weights_of(step, head, slice(length), sentence=sentence)[:, positions].double()
+    means = all_weights[attends_to_all].mean(0)
     is_sink = means > multiple * means.quantile(0.5)
-    rest = row_weights.masked_fill(is_sink, 0)
-    shares = rest / rest.sum() if rest.sum() > 0 else rest
+    shares = row_weights.masked_fill(is_sink, 0)
+    shares = shares / shares.sum() if shares.sum() > 0 else shares
     return shares.masked_fill(is_sink, torch.nan)

@@ -11,12 +11,12 @@ from attnviz.core.record import Prediction, Record
 
 
 def fills_in(record: Record) -> bool:
-    """Whether the model predicts words in place of blanks, rather than the next word."""
+    """Whether the model fills in blanks of the text, like BERT, instead of predicting the next word."""
     return record.prediction is not None and record.prediction.blanks is not None
 
 
 def labels_tokens(record: Record) -> bool:
-    """Whether the model labels each token."""
+    """Whether the model predicts a label for each token, such as a part of speech, instead of words."""
     return record.prediction is not None and record.prediction.classes
 
 
@@ -38,11 +38,7 @@ def predicting(record: Record) -> Prediction:
 
 
 def position_of(record: Record, position: int, *, sentence: int = 0) -> int:
-    """Convert a position that may be negative, counted from the end of the sentence, to a position counted from 0.
-
-    Raises:
-        InputError: if there is no such sentence or position.
-    """
+    """Convert a position, negative if counted from the end, to one counted from 0; raise InputError if it is wrong."""
     if isinstance(sentence, bool) or sentence not in range(len(record.read)):
         raise InputError(f"There is no sentence {sentence!r}; there are {len(record.read)}, counted from 0.")
     length = record.read[sentence].length
@@ -59,8 +55,8 @@ def token_at(record: Record, position: int, *, sentence: int = 0) -> str:
     return labels[position]
 
 
-def read_alike(before: Record, after: Record, position: int, *, sentence: int = 0) -> bool:
-    """Whether both runs read the same tokens up to a position, inclusive; all tokens if the model fills in blanks."""
+def same_input(before: Record, after: Record, position: int, *, sentence: int = 0) -> bool:
+    """Whether both runs read the same tokens up to a position, or all the same tokens if the model fills in blanks."""
     end = None if fills_in(after) else position + 1
     old, new = (record.read[sentence].labels[:end] for record in (before, after))
     return old == new
@@ -85,17 +81,18 @@ def predicted_words(record: Record, *, sentence: int = 0) -> tuple[PredictedWord
     prediction, text = predicting(record), record.read[sentence]
     positions = list(range(text.length) if prediction.blanks is None else prediction.blanks[sentence])
     logits = prediction.logits[sentence, positions].double()
-    largest, words = logits.max(-1)
-    rows = zip(positions, words.tolist(), (largest - logits.logsumexp(-1)).exp().tolist(), strict=True)
-    return tuple(
-        PredictedWord(text.labels[position], NOT_A_NUMBER if isnan(p) else prediction.vocabulary[i], p, position)
-        for position, i, p in rows
-    )
+    largest, ids = logits.max(-1)
+    probabilities = (largest - logits.logsumexp(-1)).exp()
+    words = []
+    for position, id, probability in zip(positions, ids.tolist(), probabilities.tolist(), strict=True):
+        word = NOT_A_NUMBER if isnan(probability) else prediction.vocabulary[id]
+        words.append(PredictedWord(text.labels[position], word, probability, position))
+    return tuple(words)
 
 
 @dataclass(frozen=True)
 class NextWord:
-    """A possible next word with its probability, and its probability before a change, or None if unknown.
+    """A possible next word, or a label, with its probability, and its probability before a change or None.
 
     For a regression (see `Record.label_kind`), `word` is the name of a number, and `probability` its value.
     """
@@ -110,11 +107,9 @@ def next_words(
 ) -> tuple[NextWord, ...]:
     """List the most probable words after a position, the most probable first; empty if the probabilities are NaN.
 
-    Given a run `before` a change, list the most probable words of both runs. The run is ignored if its tokens up to
-    the position differ (see `read_alike`).
-
-    Raises:
-        InputError: if the model predicts no words, the position does not exist, or the vocabularies of the runs differ.
+    Given a run `before` a change, list the most probable words of both runs. The run is ignored if its tokens up to the
+    position differ (see `same_input`). Raise InputError if the model predicts no words, the position does not exist, or
+    the vocabularies of the runs differ.
     """
     after, vocabulary = _probabilities(record, position, sentence), record.prediction.vocabulary
 
@@ -123,35 +118,38 @@ def next_words(
         has_nan = bool(probabilities.isnan().any())
         return [] if has_nan else probabilities.topk(min(count, len(probabilities))).indices.tolist()
 
-    if before is None or not read_alike(before, record, position, sentence=sentence):
+    if before is None or not same_input(before, record, position, sentence=sentence):
         return tuple(NextWord(vocabulary[i], float(after[i])) for i in best(after))
     old_vocabulary = predicting(before).vocabulary
     # converted to lists only if needed, which decodes the whole vocabulary of a tokenizer
     if old_vocabulary != vocabulary and list(old_vocabulary) != list(vocabulary):
         raise InputError(f"'{before.source}' and '{record.source}' have different words, which cannot be compared.")
     old = _probabilities(before, position, sentence)
-    ids = dict.fromkeys([*best(after), *best(old)])
-    ranked = sorted(ids, key=(old if after.isnan().any() else after).__getitem__, reverse=True)
+    ids = dict.fromkeys([*best(after), *best(old)])  # without duplicates
+    ranking = old if after.isnan().any() else after
+    ranked = sorted(ids, key=ranking.__getitem__, reverse=True)
     return tuple(NextWord(vocabulary[i], float(after[i]), float(old[i])) for i in ranked)
 
 
 def most_changed(before: Record, after: Record, *, sentence: int = 0) -> int | None:
     """Find the position where two runs predict most differently, by total variation; None if they predict the same.
 
-    If the model fills in blanks, only blanks count. Positions up to which the tokens differ are left out, and a
-    position with NaN comes first.
+    If the model fills in blanks, only blanks count. A position is left out if the runs read other tokens up to it. If
+    probabilities are NaN, their position is returned.
     """
     blanks, variation = predicting(after).blanks, {}
     for position in range(after.read[sentence].length) if blanks is None else blanks[sentence]:
-        if read_alike(before, after, position, sentence=sentence):
+        if same_input(before, after, position, sentence=sentence):
             old, new = (_probabilities(record, position, sentence) for record in (before, after))
-            variation[position] = float((new - old).abs().sum()) / 2
-    position = max(variation, key=lambda position: (isnan(variation[position]), variation[position]), default=None)
-    return None if position is None or variation[position] <= 1e-6 else position
+            variation[position] = (new - old).abs().sum().nan_to_num(torch.inf).item() / 2
+    rounding = 1e-6
+    if not variation or max(variation.values()) <= rounding:
+        return None
+    return max(variation, key=variation.__getitem__)
 
 
 def _probabilities(record: Record, position: int, sentence: int) -> Tensor:
-    """Return the probabilities of all words at a position, (words,); raise InputError if there are none."""
+    """Return the probability of each word of the vocabulary at a position, (words,), or raise InputError."""
     prediction = predicting(record)
     token_at(record, position, sentence=sentence)  # raises InputError if there is no such position
     return prediction.probabilities(position, sentence=sentence)
@@ -160,51 +158,47 @@ def _probabilities(record: Record, position: int, sentence: int) -> Tensor:
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> tuple[NextWord, ...]:
     """List the classes of a classifier with their probabilities, the most probable first; empty if they are NaN.
 
-    Given a run `before` a change, each class also has its probability in that run. If there is one class, or several
-    labels can hold at once, a probability is the logistic function of the logit. A regression has its numbers, in the
-    order of the model.
-
-    Raises:
-        InputError: if the model does not classify, or its classes differ from those of the run before.
+    Given a run `before` a change, each class also has its probability in that run. Probabilities are the softmax of the
+    logits, or their logistic function if there is one class, or if several labels can be true at once. A regression has
+    its numbers in place of probabilities, in the order of the model. Raise InputError if the model does not classify,
+    or its classes differ from those of the run before.
     """
     values = []
-    for run in (record, before) if before is not None else (record,):
+    for run in (record,) if before is None else (record, before):
         if run.labels is None:
             raise InputError(f"'{run.source}' does not classify.")
         if run.labels[0] != record.labels[0]:
             raise InputError(f"'{run.source}' and '{record.source}' have different labels, which cannot be compared.")
         logits = run.labels[1][sentence].double()
         if not is_number(run):
-            is_alone = run.label_kind == "several" or len(logits) == 1
-            logits = logits.sigmoid() if is_alone else logits.softmax(-1)
+            are_independent = run.label_kind == "several" or len(logits) == 1
+            logits = logits.sigmoid() if are_independent else logits.softmax(-1)
         values.append(logits)
-    names, after, old = record.labels[0], values[0], values[1] if before is not None else None
-    ranking = after if old is None or not after.isnan().any() else old
+    names, after, old = record.labels[0], values[0], values[-1]
+    ranking = old if after.isnan().any() else after
     if ranking.isnan().any():
         return ()
-    ranked = range(len(names)) if is_number(record) else ranking.argsort(descending=True, stable=True).tolist()
-    return tuple(NextWord(names[i], float(after[i]), None if old is None else float(old[i])) for i in ranked)
+    order = range(len(names)) if is_number(record) else ranking.argsort(descending=True, stable=True).tolist()
+    return tuple(NextWord(names[i], float(after[i]), None if before is None else float(old[i])) for i in order)
 
 
 def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
     """Compute the relative change of each token's output vector, (n,): ||after - before|| / ||before||.
 
-    The change of a zero vector is 0 if it stayed zero, else infinite.
-
-    Raises:
-        ShapeError: if the tokens of the records differ, such as after an encoder-decoder generated another text.
+    The change of a zero vector is 0 if it stayed zero, else infinite. Raise ShapeError if the tokens of the records
+    differ, such as after an encoder-decoder generated another text.
     """
     if before.output[:, 0].shape != after.output[:, 0].shape:
         raise ShapeError(f"The outputs differ in shape: {tuple(before.output.shape)}, {tuple(after.output.shape)}.")
-    lengths = [record.read[sentence].length for record in (before, after)]
-    shared = min(before.output.shape[1], after.output.shape[1])
-    if lengths[0] != lengths[1] or not read_alike(before, after, lengths[0] - 1, sentence=sentence):
-        why = "The model wrote another text" if after.targets else "The records are of other texts"
-        counts = "{} tokens and {}".format(*lengths) if lengths[0] != lengths[1] else f"other tokens, {lengths[0]} each"
-        raise ShapeError(f"{why}, so the outputs cannot be compared token by token: they have {counts}.")
+    n, new_n = (record.read[sentence].length for record in (before, after))
+    if n != new_n or not same_input(before, after, n - 1, sentence=sentence):
+        reason = "The model wrote another text" if after.targets else "The records are of other texts"
+        counts = f"{n} tokens and {new_n}" if n != new_n else f"other tokens, {n} each"
+        raise ShapeError(f"{reason}, so the outputs cannot be compared token by token: they have {counts}.")
+    shared = min(before.output.shape[1], after.output.shape[1])  # the runs may have different padding
     old, new = (record.output[sentence, :shared] for record in (before, after))
-    moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
-    return torch.where(moved == 0, torch.zeros_like(moved), moved / length)
+    change, length = (new - old).norm(dim=-1), old.norm(dim=-1)
+    return torch.where(change == 0, torch.zeros_like(change), change / length)
 
 
 def similarity(record: Record) -> Tensor:
@@ -215,10 +209,9 @@ def similarity(record: Record) -> Tensor:
 
 def shift(before: Record, after: Record) -> Tensor:
     """Compute the change of each sentence vector, 1 - cosine, float64, (B,): 0 for equal, 2 for opposite directions."""
-    texts = [[sentence.text for sentence in record.sentences] for record in (before, after)]
-    if texts[0] != texts[1]:
+    if [sentence.text for sentence in before.sentences] != [sentence.text for sentence in after.sentences]:
         raise InputError("The records are of other sentences, so their vectors cannot be compared.")
-    return (_directions(after) - _directions(before)).square().sum(-1) / 2
+    return (_directions(after) - _directions(before)).square().sum(-1) / 2  # 1 - cosine, more exact near 0
 
 
 def _directions(record: Record) -> Tensor:

@@ -28,12 +28,12 @@ from attnviz.core.tokens import Token
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WordLogit:
-    """A logit whose gradients are computed.
+    """The logit of a predicted word, whose gradients explain the prediction.
 
     Attributes:
-        token, id: the word.
+        token, id: the word, and its id in the vocabulary.
         position, sentence, logit: position of the prediction, index in the batch, and the model's logit.
-        texts: input texts of the model; see `texts_of`.
+        texts: tokens of each input text of the model, by "encoder" or "decoder"; see `texts_of`.
     """
 
     token: str
@@ -45,11 +45,10 @@ class WordLogit:
 
 
 def texts_of(record: Record, sentence: int) -> dict[str, tuple[Token, ...]]:
-    """Return the tokens of each text that a model reads, without padding, by the stack: "encoder" or "decoder"."""
-    batches = {record.sites[-1].kind: record.sentences}
+    """Return the tokens of each text that a model reads, without padding, by what reads it: "encoder" or "decoder"."""
+    texts = {record.sites[-1].kind: record.sentences[sentence]}
     if record.targets:
-        batches = {"encoder": record.sentences, "decoder": record.targets}
-    texts = {kind: batch[sentence] for kind, batch in batches.items()}
+        texts = {"encoder": record.sentences[sentence], "decoder": record.targets[sentence]}
     return {kind: text.tokens[: text.length] for kind, text in texts.items()}
 
 
@@ -58,16 +57,15 @@ class Relevance(WordLogit):
     """Gradient times weight for every head, and the resulting relevance of each token, layer by layer.
 
     Attributes:
-        products: ∇A ⊙ A of each site, with positive and negative numbers, (H, Q, K), without padding; a sink is the
-            last key.
-        unseen: sentence about attention that `products` lack, because it was not captured; None if it is complete.
+        products: ∇A ⊙ A of each site, (H, Q, K), without padding; the numbers have signs, and a sink is the last key.
+        unseen: sentence about attention calls that were not captured, so `products` lack them; None if there are none.
     """
 
     products: Mapping[Site, Tensor]
     unseen: str | None = None
 
     def head(self, site: Site, head: int | str, *, signed: bool = False) -> Tensor:
-        """Return gradient times weight of a head, or Ā for the head "mean", (Q, K).
+        """Return gradient times weight of one head, or the mean over heads (Ā) for "mean", (Q, K).
 
         Negative products are set to 0, before the mean over heads, unless `signed`.
         """
@@ -82,12 +80,11 @@ class Relevance(WordLogit):
 
     @cached_property
     def layers(self) -> dict[int, dict[str, Tensor]]:
-        """Relevance of each token, (n,), by layer of the last stack, then by the stack that reads the token."""
+        """Relevance of each token, (n,), after each layer of the stack that predicts, by "encoder" or "decoder"."""
         if self.unseen:
             raise InputError(f"Relevance goes through all layers, but some layers are not shown here. {self.unseen}")
-        maps = {site: self.head(site, "mean").double() for site in self.products}
-        through = through_layers(maps)
-        return {layer: {kind: r[self.position] for kind, r in stacks.items()} for layer, stacks in through.items()}
+        relevance = through_layers({site: self.head(site, "mean").double() for site in self.products})
+        return {layer: {kind: r[self.position] for kind, r in texts.items()} for layer, texts in relevance.items()}
 
     @cached_property
     def table(self) -> pd.DataFrame:
@@ -102,39 +99,39 @@ class Relevance(WordLogit):
 
 
 def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
-    """Compute R after each layer of the last stack, by layer and by the stack ("encoder", "decoder") of its columns.
+    """Compute R after each layer of the stack that predicts, with the equations above.
 
-    Args:
-        maps: Ā of each site, (Q, K); in self-attention, a last key beyond the queries is a sink and is left out.
+    `maps`: Ā of each site, (Q, K); in self-attention, a last key beyond the queries is a sink and is left out. Each R
+    has a row per position of the stack; its columns are the tokens of "encoder" or "decoder".
     """
     sites = sorted(maps, key=lambda site: (site.layer, site.kind == "cross"))
-    last = "decoder" if any(site.kind == "decoder" for site in sites) else "encoder"
-    has_cross = any(site.kind == "cross" for site in sites)
-    source = None  # R_ii of an encoder below a decoder
+    kinds = {site.kind for site in sites}
+    last = "decoder" if "decoder" in kinds else "encoder"
+    r_ii = None  # of an encoder below a decoder
     for site in sites:
-        if site.kind == "encoder" != last:
+        if last == "decoder" and site.kind == "encoder":
             relevant = maps[site][:, : len(maps[site])]
-            source = torch.eye(len(relevant), dtype=relevant.dtype) if source is None else source
-            source = source + relevant @ source
+            r_ii = torch.eye(len(relevant), dtype=relevant.dtype) if r_ii is None else r_ii
+            r_ii = r_ii + relevant @ r_ii
     result: dict[int, dict[str, Tensor]] = {}
-    within = across = None  # R_tt and R_ti of the last stack
+    r_tt = r_ti = None  # of the last stack
     for site in (site for site in sites if site.kind in (last, "cross")):
         relevant = maps[site]
         if site.kind == "cross":
-            across = across + _normalize(within).mT @ relevant @ _normalize(source)
+            r_ti = r_ti + _normalize(r_tt).mT @ relevant @ _normalize(r_ii)
         else:
             relevant = relevant[:, : len(relevant)]
-            within = torch.eye(len(relevant), dtype=relevant.dtype) if within is None else within
-            if across is None and has_cross:
-                across = relevant.new_zeros(len(relevant), len(source))
-            within = within + relevant @ within
-            across = None if across is None else across + relevant @ across
-        result[site.layer] = {last: within} | ({} if across is None else {"encoder": across})
+            r_tt = torch.eye(len(relevant), dtype=relevant.dtype) if r_tt is None else r_tt
+            if r_ti is None and "cross" in kinds:
+                r_ti = relevant.new_zeros(len(relevant), len(r_ii))
+            r_tt = r_tt + relevant @ r_tt
+            r_ti = None if r_ti is None else r_ti + relevant @ r_ti
+        result[site.layer] = {last: r_tt} if r_ti is None else {last: r_tt, "encoder": r_ti}
     return result
 
 
 def _normalize(relevance: Tensor) -> Tensor:
-    """Compute N(R), equations (8) and (9)."""
+    """Divide each row of R - 1 by its sum (rows of zeros stay zero) and add 1: N(R) of equations (8) and (9)."""
     identity = torch.eye(len(relevance), dtype=relevance.dtype)
     added = relevance - identity
     sums = added.sum(-1, keepdim=True)
@@ -146,8 +143,9 @@ class IntegratedGradients(WordLogit):
     """Attribution of a logit to the embedding of each token, integrated from zero vectors to the embeddings.
 
     Attributes:
-        steps, baseline: number of integration points; logit with all embeddings of the sentence set to zero.
-        attributions: numbers per token, (n,) float64, by the stack that reads the text.
+        steps: number of integration points.
+        baseline: logit with all embeddings of the sentence set to zero.
+        attributions: number of each token, (n,) float64, by what reads the text: "encoder" or "decoder".
     """
 
     steps: int

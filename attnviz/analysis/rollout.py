@@ -27,13 +27,13 @@ MOST_CELLS = 2**25
 
 
 @dataclass(frozen=True, eq=False)
-class Mixed:
-    """Mixing matrices Ã of all layers of a stack.
+class MixingMatrices:
+    """Mixing matrices Ã = ½ A + ½ I of all layers of an encoder or a decoder (a stack).
 
     Attributes:
-        kind, tokens: kind of the stack, and its n tokens without padding.
-        layers: matrices (L, n, n), float64, whose rows sum to 1; (0, n, n) if made by `rows`.
-        left_out: number of rows without weights (no open key, or NaN), whose states pass through unchanged.
+        kind, tokens: "encoder" or "decoder", and its n tokens without padding.
+        layers: matrices (L, n, n), float64, whose rows sum to 1; (0, n, n) if made by `rows`, which needs no matrices.
+        left_out: number of rows, over all layers, without an open key or with NaN; they have the row of I instead.
         note: sentence about attention that the rollout ignores, or None.
     """
 
@@ -44,14 +44,11 @@ class Mixed:
     note: str | None
 
 
-def mixed(record: Record, kind: str | None = None, *, sentence: int = 0) -> Mixed:
-    """Compute ½ A + ½ I for every layer of a stack, with renormalized rows of A.
+def mixed(record: Record, kind: str | None = None, *, sentence: int = 0) -> MixingMatrices:
+    """Compute ½ A + ½ I for every layer of a stack: A is the mean weight of the heads, with rows divided by their sums.
 
-    Args:
-        kind: "encoder" or "decoder"; None for the stack that produces the output.
-
-    Raises:
-        InputError: if there is no such stack, some of its layers are missing from the record, or it is too long.
+    `kind` is "encoder" or "decoder"; None for the stack that produces the output. Raise InputError if there is no such
+    stack, some of its layers are missing from the record, or it is too long.
     """
     steps = _stack(record, kind)
     n = token_counts(record, steps[0], sentence)[0]
@@ -60,24 +57,23 @@ def mixed(record: Record, kind: str | None = None, *, sentence: int = 0) -> Mixe
         instead = "Shorten it, or follow single positions: analysis.rollout.rows"
         raise InputError(f"{len(steps)} layers of {n:,} x {n:,} tokens are too many to follow; {limit}. {instead}.")
     weights = torch.stack([weights_of(step, "mean", slice(n), slice(n), sentence=sentence) for step in steps]).double()
-    sums = weights.sum(-1, keepdim=True)
-    valid = sums.isfinite() & (sums > 0)
-    mean = weights.where(valid, 0)
-    mean = mean / mean.sum(-1, keepdim=True).where(valid, 1)
-    layers = torch.where(valid, mean + torch.eye(n), 2 * torch.eye(n)) / 2
-    return _mixed(record, steps, layers, int((~valid).sum()), sentence)
+    sums, identity = weights.sum(-1, keepdim=True), torch.eye(n)
+    is_valid = sums.isfinite() & (sums > 0)
+    normalized = weights / sums.where(is_valid, 1)
+    layers = torch.where(is_valid, (normalized + identity) / 2, identity)
+    return _matrices(record, steps, layers, int((~is_valid).sum()), sentence)
 
 
-def _mixed(record: Record, steps: Sequence[Step], layers: Tensor, left_out: int, sentence: int) -> Mixed:
-    """Make a `Mixed` with the tokens of its stack, and a note if the stack has cross-attention."""
+def _matrices(record: Record, steps: Sequence[Step], layers: Tensor, left_out: int, sentence: int) -> MixingMatrices:
+    """Make a `MixingMatrices` with the tokens of its stack, and a note if the stack has cross-attention."""
     kind, n, note = steps[0].site.kind, layers.shape[-1], None
     if kind == "decoder" and any(site.kind == "cross" for site in record.sites):
         note = "Cross-attention is not followed, only the self-attention of the decoder."
-    return Mixed(kind, record.tokens(steps[0].site, sentence=sentence)[0][:n], layers, left_out, note)
+    return MixingMatrices(kind, record.tokens(steps[0].site, sentence=sentence)[0][:n], layers, left_out, note)
 
 
 def _stack(record: Record, kind: str | None) -> list[Step]:
-    """Return the self-attention of a stack, layer by layer; raise InputError if it cannot be followed."""
+    """Return the self-attention calls of a stack, layer by layer; raise InputError if rollout cannot follow them."""
     if record.unseen:
         raise InputError(f"Rollout follows all layers, but some layers are not shown here. {record.unseen}")
     stacks = {name: [s for s in record.steps if s.site.kind == name] for name in ("encoder", "decoder")}
@@ -89,16 +85,17 @@ def _stack(record: Record, kind: str | None) -> list[Step]:
     steps = sorted(stacks[kind], key=lambda step: step.site.layer)
     if any(step.shape[2] != step.shape[3] - step.has_sink for step in steps):
         raise InputError(f"In the {kind} of '{record.source}' queries and keys are not the same positions.")
-    if linear := next((step for step in steps if step.mixing == "linear"), None):
-        what = f"Rollout follows shares that sum to 1, and {linear.site} is linear attention"
-        raise InputError(f"{what}: its weights may be negative and sum to anything.")
+    for step in steps:
+        if step.mixing == "linear":
+            problem = f"Rollout follows shares that sum to 1, and {step.site} is linear attention"
+            raise InputError(f"{problem}: its weights may be negative and sum to anything.")
     return steps
 
 
-def rollout(mixed_layers: Mixed) -> Tensor:
-    """Compute the rollout after each layer, (L, n, n): entry (i, j) is the share of token j in position i.
+def rollout(mixed_layers: MixingMatrices) -> Tensor:
+    """Compute the rollout R after each layer, (L, n, n): entry (i, j) is the share of token j in position i.
 
-    Rows sum to 1. Later layers multiply from the left: R_l = Ã_l R_(l-1). In a decoder, later tokens have share 0.
+    Rows sum to 1. Each layer multiplies from the left, R_l = Ã_l R_(l-1). In a decoder, later tokens have share 0.
     """
     products = [mixed_layers.layers[0]]
     for layer in mixed_layers.layers[1:]:
@@ -108,11 +105,11 @@ def rollout(mixed_layers: Mixed) -> Tensor:
 
 def rows(
     record: Record, positions: Sequence[int], kind: str | None = None, *, layers: int | None = None, sentence: int = 0
-) -> tuple[Mixed, Tensor]:
-    """Compute the rows of `rollout` at some positions, for a text of any length, after the first `layers` (None: all).
+) -> tuple[MixingMatrices, Tensor]:
+    """Compute the rows of `rollout` at some positions, for a text of any length, block by block.
 
-    Returns the stack, without its matrices, and the rows, (positions, n), float64. From the last layer to the first, a
-    row r becomes r · ½ (A + I).
+    From the last layer to the first, a row r becomes r Ã = ½ r A + ½ r. `layers`: number of layers, from the first on;
+    None for all. Returns the stack, without its matrices, and the rows, (positions, n), float64.
     """
     steps = _stack(record, kind)[:layers]
     n = token_counts(record, steps[0], sentence)[0]
@@ -122,26 +119,34 @@ def rows(
     shares[range(len(positions)), list(positions)] = 1
     for step in reversed(steps):
         sums = torch.ones(n, dtype=torch.float64)
-        if step.shape[3] > n or not step.logsumexp[sentence].isfinite().all():
-            sums = _rows_times_weights(step, None, sentence, n)[0]  # rows that may not sum to 1
-        valid = sums.isfinite() & (sums > 0)
-        left_out += int((~valid).sum())
-        scaled = (shares / sums.where(valid, 1)).where(valid, 0)
-        shares = (shares + shares.where(~valid, 0) + _rows_times_weights(step, scaled, sentence)) / 2
-    return _mixed(record, steps, torch.empty(0, n, n), left_out, sentence), shares
+        if step.shape[3] > n or not step.logsumexp[sentence].isfinite().all():  # rows that may not sum to 1
+            sums = _row_sums(step, n, sentence)
+        is_valid = sums.isfinite() & (sums > 0)
+        left_out += int((~is_valid).sum())
+        to_mix = (shares / sums.where(is_valid, 1)).where(is_valid, 0)
+        unmixed = shares.where(~is_valid, 0)  # the row of I in place of A
+        shares = (shares + unmixed + _times_weights(to_mix, step, sentence)) / 2
+    return _matrices(record, steps, torch.empty(0, n, n), left_out, sentence), shares
 
 
-def _rows_times_weights(step: Step, shares: Tensor | None, sentence: int, n: int = 0) -> Tensor:
-    """Multiply rows of shares, (rows, n), by A, the mean over heads; without `shares`, sum each row of A, (1, n)."""
-    n = n if shares is None else shares.shape[1]
-    result, positions = torch.zeros(1 if shares is None else len(shares), n, dtype=torch.float64), torch.arange(n)
-    positions = positions if shares is None else shares.any(0).nonzero().flatten()
+def _row_sums(step: Step, n: int, sentence: int) -> Tensor:
+    """Sum the rows of A, the mean of the weights over heads, for the first n queries and keys, (n,), float64."""
+    sums = torch.zeros(n, dtype=torch.float64)
+    for head in range(step.num_heads):
+        for block in blocks(step, head, range(n), range(n), sentence=sentence):
+            if block.weights is not None:
+                sums[block.rows.slice] += block.weights.double().sum(1)
+    return sums / step.num_heads
+
+
+def _times_weights(shares: Tensor, step: Step, sentence: int) -> Tensor:
+    """Multiply rows of shares, (rows, n), by A, the mean of the weights over heads, (n, n)."""
+    result, n = torch.zeros_like(shares), shares.shape[1]
+    positions = shares.any(0).nonzero().flatten()
     queries = range(int(positions[0]), int(positions[-1]) + 1) if len(positions) else range(0)
     for head in range(step.num_heads):
         for block in blocks(step, head, queries, range(n), sentence=sentence):
-            if block.weights is not None and shares is None:
-                result[:, block.down.slice] += block.weights.double().sum(1)
-            elif block.weights is not None:
+            if block.weights is not None:
                 weights = block.weights.nan_to_num(nan=0.0)
-                result[:, block.across.slice] += shares[:, block.down.slice].to(weights.dtype) @ weights
+                result[:, block.columns.slice] += shares[:, block.rows.slice].to(weights.dtype) @ weights
     return result / step.num_heads

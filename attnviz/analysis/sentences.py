@@ -18,14 +18,10 @@ from attnviz.core.record import ALL, Record, Step
 
 MOST_NAMED = 3
 """Maximum number of tokens that are named in a description."""
-
-
 ENDS, END = ("<eos>", "</s>"), "end of text"
 """Tokens that end a text, and their meaning."""
-
 MEANS = dict.fromkeys(ENDS, END) | {".": "period", ",": "comma", ":": "colon", ";": "semicolon", "'": "apostrophe"}
 """Names that are added in parentheses to a predicted word if it is punctuation or hardly visible."""
-
 CELL = {
     "empty": "{query} has no key left to look at; its weights are {filled}.",
     "blocked": "{query} may not look at {key}: {reason}.",
@@ -38,10 +34,8 @@ CELL = {
     "word": "“{text}”",
 }
 """Sentences about a cell, and their parts; also used by the page of every head."""
-
 PREDICTED = {"after": "the next word", "in place of": "in its place", "of": "its label"}
 """Names of a predicted word, by its relation to a token: after the token, in its place, or its label."""
-
 OFF = ", but this head is off: its output is not used."
 """Ending of a sentence about a cell of a head that is off."""
 
@@ -56,17 +50,14 @@ def quoted(text: str) -> str:
     return in_quotes(text) + (f" ({MEANS[text]})" if text in MEANS else "")
 
 
-BECAUSE = {
-    "causal": ", as a word may not see what comes after it",
-    "padding": ", as no text stands there",
-}
+BECAUSE = {"causal": ", as a word may not see what comes after it", "padding": ", as no text stands there"}
 """Explanations of a rule, added after its name."""
 
 
 def blocked_by(reason: str) -> str:
-    """Name the rule that blocks a cell, with "mask" added unless the rule ends in "mask" or a number."""
-    is_mask = reason.split()[-1].isalpha() and not reason.endswith("mask")
-    return f"blocked by {reason} mask" if is_mask else f"blocked by {reason}"
+    """Name the rule that blocks a cell: "blocked by causal mask", without "mask" after a rule that ends in a number."""
+    needs_noun = reason.split()[-1].isalpha() and not reason.endswith("mask")
+    return f"blocked by {reason} mask" if needs_noun else f"blocked by {reason}"
 
 
 def in_quotes(text: str) -> str:
@@ -77,14 +68,14 @@ def in_quotes(text: str) -> str:
 def cell(
     record: Record, site: Site, head: int | str, query: int, key: int, sentence: int = 0, *, view: View = View()
 ) -> str:
-    """Describe one cell in a sentence; in a view, the cell that contains this query and key."""
+    """Describe the weight of one cell, or why it is blocked; in a view, of the cell that contains the query and key."""
     step = record.step(site)
     whole = views.see(record, site, sentence=sentence, view=view)
     row, column = whole.queries.index_of(query), whole.keys.index_of(key)
     if row is None or column is None:
         tokens = record.tokens(site, sentence=sentence)
-        position, part = (query, tokens[0]) if row is None else (key, tokens[1])
-        text = f"{quoted_token(part[position].text, position)} is hidden in this view."
+        position, hidden_token = (query, tokens[0][query]) if row is None else (key, tokens[1][key])
+        text = f"{quoted_token(hidden_token.text, position)} is hidden in this view."
         return f"{text[:-1]}{OFF}" if head in step.heads_off else text
     first_query, first_key = int(whole.queries.starts[row]), int(whole.keys.starts[column])
     window = {"rows": slice(first_query, first_query + 1), "columns": slice(first_key, first_key + 1)}
@@ -117,23 +108,24 @@ def _weight_text(weight: float) -> str:
 
 
 def named(groups: Groups, i: int) -> str:
-    """Return the name of row or column `i` as it is used in a description."""
+    """Name row or column `i` in a sentence: its text in quotes and its position."""
     return quoted_token(groups.labels[i], groups.place(i))
 
 
 def predicting(view: AttentionView, row: int) -> str:
-    """Write the prediction of a row as a clause to follow its name; empty if the row predicts nothing."""
+    """Write the prediction of a row as a clause, ", predicting the next word “mat”,"; "" if it predicts nothing."""
     if not (view.predicted and view.predicted[row]):
         return ""
     return f", predicting {PREDICTED[_preposition(view.record)]} {quoted(view.predicted[row])},"
 
 
 def all_heads(step: Step) -> str:
-    """Name the combined heads, "all heads"; heads that are off are mentioned, because their weights count, too."""
+    """Name the heads of a combined map: "all heads", or "all 4 heads, also those off" if some are switched off."""
     return f"all {step.num_heads} heads, also those off" if step.heads_off else "all heads"
 
 
 FILLED = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
+"""Weights of a row without an open key, by `Scoring.empty_rows`."""
 
 
 def head(view: AttentionView, head: int | str) -> str:
@@ -143,28 +135,28 @@ def head(view: AttentionView, head: int | str) -> str:
     what = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{comma}"
     size = f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
     text = f"{what} of {view.site}, {size}."
-    most, keys = view.strongest(head)
-    sizes, verb = (np.abs(most), "takes most from") if step.linear else (most, "looks most at")
-    order = [(int(i), int(keys[i])) for i in np.argsort(-sizes, kind="stable")[:MOST_NAMED] if sizes[i] > 0]
-    looks = [
-        f"{named(view.queries, i)}{predicting(view, i)} {verb} {named(view.keys, j)}: {_weight_text(most[i])}"
-        for i, j in order
-    ]
-    changed = view.record.edits.in_words()
+    weights, keys = view.strongest(head)
+    sizes, verb = (np.abs(weights), "takes most from") if step.linear else (weights, "looks most at")
+    clauses = []
+    for i in np.argsort(-sizes, kind="stable")[:MOST_NAMED].tolist():
+        if sizes[i] > 0:
+            query = f"{named(view.queries, i)}{predicting(view, i)}"
+            clauses.append(f"{query} {verb} {named(view.keys, keys[i])}: {_weight_text(weights[i])}")
     none = "All weights are 0." if step.linear else "No weight is above zero."
-    strongest = f"{'; '.join(looks)}." if looks else none
-    parts = [text, strongest, *map(as_sentence, (*view.rule, *view.notes))]
-    return " ".join([*parts, f"Changed: {', '.join(changed)}."] if changed else parts)
+    strongest = f"{'; '.join(clauses)}." if clauses else none
+    sentences = [text, strongest, *map(as_sentence, (*view.rule, *view.notes))]
+    edits = view.record.edits.in_words()
+    return " ".join([*sentences, f"Changed: {', '.join(edits)}."] if edits else sentences)
 
 
 def heads(view: AttentionView, largest: Sequence[str]) -> str:
-    """Describe the maps of a site: their size, and the largest weight of each head."""
+    """Describe the maps of a site: their size, and the largest weight of each head, given as text."""
     step = view.step
-    most = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
+    weights = ", ".join(f"{head}: {weight}" for head, weight in enumerate(largest))
     off = f" Off: {', '.join(map(str, sorted(step.heads_off)))}." if step.heads_off else ""
     size = f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
     maps = f"{counted(step.num_heads, 'head')} of {view.site}, each a map of {size}"
-    text = f"{maps}. Largest {step.weight_name} by head: {most}.{off}"
+    text = f"{maps}. Largest {step.weight_name} by head: {weights}.{off}"
     return " ".join([text, *map(as_sentence, (*view.rule, *view.notes))])
 
 
@@ -172,12 +164,13 @@ def mask(view: SeenMask) -> str:
     """Describe a mask: how many cells are open, how many keys the last query may attend to, and notes on the view."""
     rows, columns = len(view.queries), len(view.keys)
     open_keys = view.open_keys.tolist()
-    cells = f"{sum(open_keys)} of {rows * columns} cells may attend."
-    last = rows and f"The last query, {named(view.queries, rows - 1)}, may look at {counted(open_keys[-1], 'key')}."
-    named_mask = "No mask" if isinstance(view.mask, Full) else f"Mask '{view.mask}'"
-    text = f"{named_mask}, {counted(rows, 'query')} by {counted(columns, 'key')}: {cells}"
-    parts = [text, "" if view.notes else last, *map(as_sentence, filter(None, [view.window, *view.notes]))]
-    return " ".join(filter(None, parts))
+    name = "No mask" if isinstance(view.mask, Full) else f"Mask '{view.mask}'"
+    size = f"{counted(rows, 'query')} by {counted(columns, 'key')}"
+    sentences = [f"{name}, {size}: {sum(open_keys)} of {rows * columns} cells may attend."]
+    if rows and not view.notes:
+        last = named(view.queries, rows - 1)
+        sentences.append(f"The last query, {last}, may look at {counted(open_keys[-1], 'key')}.")
+    return " ".join([*sentences, *(as_sentence(note) for note in (view.window, *view.notes) if note)])
 
 
 def count_of_leaks(test: LeakTest) -> str:
@@ -227,7 +220,7 @@ def next_word(record: Record, position: int, *, before: Record | None = None, se
     for word in ranked:
         old = "" if word.before is None else f" (before the change {percent(word.before)})"
         listed.append(f"{quoted(word.word)} {percent(word.probability)}{old}")
-    is_other_text = before is not None and not analysis.read_alike(before, record, position, sentence=sentence)
+    is_other_text = before is not None and not analysis.same_input(before, record, position, sentence=sentence)
     what = "Most probable label" if analysis.labels_tokens(record) else "Most probable"
     return f"{what} {after}: {', '.join(listed)}.{f' {OTHER_WORDS}.' if is_other_text else ''}"
 
@@ -240,7 +233,6 @@ def _preposition(record: Record) -> str:
 
 
 NO_BLANK = "there is no blank in the sentence to fill in"
-
 OTHER_WORDS = "Before the change, the model had read other words up to here"
 """Reason why probabilities before the change are missing."""
 
@@ -250,10 +242,12 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     now, where = analysis.predicted_words(record, sentence=sentence), _preposition(record)
     if not now:
         return as_sentence(NO_BLANK)
-    prediction = min(now, key=lambda prediction: np.nan_to_num(prediction.probability, nan=-1.0))
+    probabilities = np.nan_to_num([prediction.probability for prediction in now], nan=-1.0)
+    prediction = now[int(probabilities.argmin())]
     token = quoted_token(prediction.token, prediction.position)
     least = f"{quoted(prediction.word)} {percent(prediction.probability)}, {where} {token}"
-    what, word = {"after": ("token", "next word"), "in place of": ("blank", "word"), "of": ("token", "label")}[where]
+    nouns = {"after": ("token", "next word"), "in place of": ("blank", "word"), "of": ("token", "label")}
+    what, word = nouns[where]
     length = analysis.cut(record, sentence=sentence)
     ended = f" The text was cut after {length} tokens." if length else ""
     tokens = f"1 {what}" if len(now) == 1 else f"each of {len(now)} {what}s"
@@ -261,16 +255,16 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     if before is None:
         return text
     old = analysis.predicted_words(before, sentence=sentence)
-    pairs = [(first, second) for first, second in zip(old, now, strict=False) if first.word != second.word]
-    count = len(pairs) + abs(len(old) - len(now))
+    changed = [(a, b) for a, b in zip(old, now, strict=False) if a.word != b.word]
+    count = len(changed) + abs(len(old) - len(now))
     if not count:
         return f"{text} All are as before the change."
-    changes = "; ".join(
-        f"{quoted(second.word)} {where} {quoted_token(second.token, second.position)}, before {quoted(first.word)}"
-        for first, second in pairs[:MOST_NAMED]
-    )
+    changes = [
+        f"{quoted(b.word)} {where} {quoted_token(b.token, b.position)}, before {quoted(a.word)}"
+        for a, b in changed[:MOST_NAMED]
+    ]
     differ = f"{count} {'differs' if count == 1 else 'differ'} from before the change"
-    return f"{text} {differ}{f': {changes}' if changes else ''}."
+    return f"{text} {': '.join(filter(None, [differ, '; '.join(changes)]))}."
 
 
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
@@ -295,65 +289,70 @@ def label_value(record: Record, value: float) -> str:
 
 def compared(both: AlignedPair, *, with_cell: bool = True) -> str:
     """Describe where A and B differ most: the row, optionally the cell, and the tokens that only one of them has."""
-    row, cell, parts = both.most_row, both.most_cell, []
-    largest = cell and abs(float(both.part(*(slice(i, i + 1) for i in cell)).difference[0, 0]))
-    is_nearly_same = cell is not None and 0 < largest < 0.005  # two decimal places would show 0
+    row, cell, sentences = both.most_changed_row, both.most_changed_cell, []
+    difference = 0.0
+    if cell is not None:
+        difference = abs(float(both.part(*(slice(i, i + 1) for i in cell)).difference[0, 0]))
+    is_nearly_same = 0 < difference < 0.005  # two decimal places would show 0
     if is_nearly_same:
-        parts.append(f"A and B are nearly the same map: their largest difference is {decimals(largest, 4)}.")
+        sentences.append(f"A and B are nearly the same map: their largest difference is {decimals(difference, 4)}.")
     elif row is not None:
         variation = float(both.variation[row])
-        apart = decimals(variation, 4 if variation < 0.05 else 2)
-        parts.append(f"The row that differs most is {_place(both, 0, row)}: by {apart} of its attention.")
+        number = decimals(variation, 4 if variation < 0.05 else 2)
+        sentences.append(f"The row that differs most is {_place(both, 0, row)}: by {number} of its attention.")
     if cell is not None and with_cell and not is_nearly_same:
-        parts.append(f"The cell that differs most: {compared_cell(both, *cell)}")
+        sentences.append(f"The cell that differs most: {compared_cell(both, *cell)}")
     if row is None and cell is None:
-        parts.append("Nothing differs: A and B are equal in all cells that both have.")
+        sentences.append("Nothing differs: A and B are equal in all cells that both have.")
     for axis, pairs in enumerate((both.rows, both.columns)):
         for i, (side, name) in enumerate(((both.a, "A"), (both.b, "B"))):
-            alone = [pair[i] for pair in pairs if pair[1 - i] is None]
-            tokens = ", ".join(quoted_token(side.tokens[axis][at].text, at) for at in alone[:MOST_NAMED])
-            more = f" and {len(alone) - MOST_NAMED} more" if len(alone) > MOST_NAMED else ""
-            parts += [f"Only in {name}, and left blank: {tokens}{more}."] if alone else []
-    where = [as_sentence(window_text(both))] if window_text(both) else []
-    return " ".join([*where, *dict.fromkeys(parts)])  # once if queries and keys are the same
+            positions = [pair[i] for pair in pairs if pair[1 - i] is None]
+            tokens = ", ".join(quoted_token(side.tokens[axis][j].text, j) for j in positions[:MOST_NAMED])
+            more = f" and {len(positions) - MOST_NAMED} more" if len(positions) > MOST_NAMED else ""
+            sentences += [f"Only in {name}, and left blank: {tokens}{more}."] if positions else []
+    window = [as_sentence(window_text(both))] if window_text(both) else []
+    return " ".join([*window, *dict.fromkeys(sentences)])  # once if queries and keys are the same
 
 
 def compared_cell(both: AlignedPair, row: int, column: int) -> str:
     """Describe one cell of the grid in a sentence: its weight in A and in B, and the difference."""
     part = both.part(slice(row, row + 1), slice(column, column + 1))
-    more = float(part.difference[0, 0])
+    difference = float(part.difference[0, 0])
     digits = int(digits_of(*(weights[0, 0] for weights, _ in part.maps), part.difference[0, 0]))
-    clauses, gives = {}, set()
-    for end, (side, name) in enumerate(((part.a, "A"), (part.b, "B"))):
-        weights, states = part.maps[end]
-        if states[0, 0] == BLANK:
+    clauses, subjects = {}, set()  # one subject: both maps have a weight, for the same tokens
+    for i, (side, name) in enumerate(((part.a, "A"), (part.b, "B"))):
+        weight, state = (array[0, 0] for array in part.maps[i])
+        if state == BLANK:
             continue
-        places = part.rows[0][end], part.columns[0][end]
-        query, key = (quoted_token(tokens[i].text, i) for tokens, i in zip(side.tokens, places, strict=True))
-        if states[0, 0] == analysis.BLOCKED:
+        query_position, key_position = part.rows[0][i], part.columns[0][i]
+        query = quoted_token(side.tokens[0][query_position].text, query_position)
+        key = quoted_token(side.tokens[1][key_position].text, key_position)
+        if state == analysis.BLOCKED:
             clauses[name] = f"{query} may not look at {key}"
-        elif states[0, 0] == analysis.EMPTY:
+        elif state == analysis.EMPTY:
             clauses[name] = f"{query} has no key left"
         else:
-            weight = decimals(float(weights[0, 0]), digits)
-            gives_weight = f"{query} gives {weight} to {key}"
-            clauses[name] = f"{query} takes {key} with {weight}" if side.step.linear else gives_weight
-        gives.add((query, key) if states[0, 0] not in (analysis.BLOCKED, analysis.EMPTY) else name)
+            number = decimals(float(weight), digits)
+            gives_weight = f"{query} gives {number} to {key}"
+            clauses[name] = f"{query} takes {key} with {number}" if side.step.linear else gives_weight
+        subjects.add(name if state in (analysis.BLOCKED, analysis.EMPTY) else (query, key))
     if len(clauses) < 2:
         ((name, clause),) = clauses.items()
         return f"{clause} in {name}; {'B' if name == 'A' else 'A'} has no such cell."
-    higher = "A" if more > 0 else "B"
-    much = f": higher in {higher} by {decimals(abs(more), digits)}" if more and more == more else ""
-    if len(gives) == 1 and both.a.step.mixing == both.b.step.mixing:
-        return f"{clauses['A']} in A and {weight} in B{much}."
-    return f"{clauses['A']} in A, and in B {clauses['B']}{much}."
+    higher = ""
+    if difference and not np.isnan(difference):
+        higher = f": higher in {'A' if difference > 0 else 'B'} by {decimals(abs(difference), digits)}"
+    if len(subjects) == 1 and both.a.step.mixing == both.b.step.mixing:
+        return f"{clauses['A']} in A and {number} in B{higher}."
+    return f"{clauses['A']} in A, and in B {clauses['B']}{higher}."
 
 
-def digits_of(a: np.ndarray, b: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Return the number of decimal places per cell: enough that rounded a - b equals the rounded difference `more`."""
-    agree = [np.abs(np.round(a, n) - np.round(b, n) - np.round(more, n)) < 1e-9 for n in (2, 3)]
-    is_small = (np.abs(more) > 0) & (np.abs(more) < 0.05)
-    return np.select([is_small, np.isnan(more) | agree[0], agree[1]], [4, 2, 3], 4)
+def digits_of(a: np.ndarray, b: np.ndarray, difference: np.ndarray) -> np.ndarray:
+    """Return the number of decimal places per cell, 2 to 4, so that the rounded a, b and a - b are consistent."""
+    errors = [np.round(a, n) - np.round(b, n) - np.round(difference, n) for n in (2, 3)]
+    with_2, with_3 = (np.abs(error) < 1e-9 for error in errors)
+    is_small = (np.abs(difference) > 0) & (np.abs(difference) < 0.05)
+    return np.select([is_small, np.isnan(difference) | with_2, with_3], [4, 2, 3], 4)
 
 
 def _place(both: AlignedPair, axis: int, index: int) -> str:
@@ -367,42 +366,43 @@ def _place(both: AlignedPair, axis: int, index: int) -> str:
 
 
 def window_text(both: AlignedPair) -> str:
-    """Write the positions of A that a part of the grid shows; "" for the whole grid."""
+    """Name the positions of A in a part of the grid: "queries 0 to 9 of 20, keys ..."; "" for the whole grid."""
     if both.window == (ALL, ALL):
         return ""
-    spans = []
-    for what, places, tokens in zip(("queries", "keys"), (both.rows, both.columns), both.a.tokens, strict=True):
-        positions = [in_a for in_a, _ in places if in_a is not None]
-        spans.append(f"{what} {positions[0]} to {positions[-1]} of {len(tokens):,}" if positions else f"no {what}")
-    return ", ".join(spans)
+    texts = []
+    for what, pairs, tokens in zip(("queries", "keys"), (both.rows, both.columns), both.a.tokens, strict=True):
+        positions = [in_a for in_a, _ in pairs if in_a is not None]
+        texts.append(f"{what} {positions[0]} to {positions[-1]} of {len(tokens):,}" if positions else f"no {what}")
+    return ", ".join(texts)
 
 
 def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:
-    """Describe a rollout, (n, n): the token with the largest mean share, and the largest share of another token."""
-    most = int(shares.mean(0).argmax())
-    part = f"{percent(float(shares[:, most].mean()))} of a position on average, over {len(texts)} positions"
-    most_of_all = f"Most comes from {quoted_token(texts[most], most)}: {part}."
+    """Describe a rollout, (n, n): the token with the largest mean share, and the largest share in another token."""
+    largest = int(shares.mean(0).argmax())
+    mean = percent(float(shares[:, largest].mean()))
+    positions = f"of a position on average, over {len(texts)} positions"
+    sentence = f"Most comes from {quoted_token(texts[largest], largest)}: {mean} {positions}."
     if len(texts) < 2:
-        return most_of_all
+        return sentence
     others = np.where(np.eye(len(texts), dtype=bool), 0.0, shares)
     row, column = (int(i) for i in np.unravel_index(others.argmax(), others.shape))
-    share, ends = percent(float(shares[row, column])), [quoted_token(texts[i], i) for i in (row, column)]
-    return f"{most_of_all} The largest share of another token: {share} of position {ends[0]} comes from {ends[1]}."
+    share, to, source = percent(float(shares[row, column])), *(quoted_token(texts[i], i) for i in (row, column))
+    return f"{sentence} The largest share of another token: {share} of position {to} comes from {source}."
 
 
 def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
-    """Describe the tokens with the largest shares in a position, given its row of rollout, (n,)."""
+    """Describe which tokens a position is mixed from: those with the largest shares in its row of a rollout, (n,)."""
     order = np.argsort(-shares, kind="stable")[:MOST_NAMED].tolist()
     names = ["itself" if i == position else quoted_token(texts[i], i) for i in order]
     parts = [f"{name} {percent(float(shares[i]))}" for name, i in zip(names, order, strict=True)]
-    if rest := len(texts) - len(order):
-        left = percent(float(1 - shares[order].sum()))
-        parts.append(f"{rest:,} {'others' if rest > 1 else 'other'} {left}")
+    if num_others := len(texts) - len(order):
+        share = percent(float(1 - shares[order].sum()))
+        parts.append(f"{num_others:,} {'others' if num_others > 1 else 'other'} {share}")
     return f"{quoted_token(texts[position], position)} is mixed from: {', '.join(parts)}."
 
 
 def largest(table: pd.DataFrame) -> str:
-    """Describe the rows with the largest numbers in the last numeric column, as a sentence."""
+    """Describe in a sentence the rows of a table with the largest numbers in its last numeric column."""
     column = [*table.select_dtypes("number")][-1]
     rows = table.dropna(subset=column).sort_values(column, key=abs, ascending=False, kind="stable")[:MOST_NAMED]
     descriptions = []

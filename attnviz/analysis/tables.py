@@ -19,6 +19,7 @@ from attnviz.core.display import as_sentence, without_surrogates
 from attnviz.core.record import Record
 
 MOST_CELLS = 512 * 512
+"""Maximum number of cells of which each has a row."""
 STRONGEST = 16
 """Maximum number of keys per query in a table with more than `MOST_CELLS` cells."""
 
@@ -35,13 +36,13 @@ def weights_table(view: AttentionView, head: int | str) -> pd.DataFrame:
 
 def heads_table(view: AttentionView) -> pd.DataFrame:
     """Make a `weights_table` of all heads of a site, with a first column "head"."""
-    heads = range(view.step.num_heads)
-    many = len(heads) * len(view.queries) * len(view.keys) > MOST_CELLS
-    parts = [_weights(view, head, many=many, among=len(heads)) for head in heads]
-    for head, part in enumerate(parts):
-        part.insert(0, "head", head)
-    table = pd.concat(parts, ignore_index=True)
-    table.attrs = dict(parts[0].attrs)
+    num_heads = view.step.num_heads
+    many = num_heads * len(view.queries) * len(view.keys) > MOST_CELLS
+    tables = [_weights(view, head, many=many, num_heads=num_heads) for head in range(num_heads)]
+    for head, table_of_head in enumerate(tables):
+        table_of_head.insert(0, "head", head)
+    table = pd.concat(tables, ignore_index=True)
+    table.attrs = dict(tables[0].attrs)
     return table
 
 
@@ -51,17 +52,17 @@ def mask_table(view: SeenMask) -> pd.DataFrame:
     A note describes the view. Above `MOST_CELLS` cells, only the first key of each run of keys with the same rule (or
     none) has a row; queries after about `MOST_CELLS` such rows are left out, and the note says so.
     """
-    many, parts, count = len(view.queries) * len(view.keys) > MOST_CELLS, [], 0
-    for rows, reasons, blocked in view.blocks():
-        listed = np.ones(blocked.shape, bool)
-        if many:
-            listed[:, 1:] = blocked[:, 1:] != blocked[:, :-1]
-        i, j = listed.nonzero()
-        parts.append((i + rows.start, j, _pick(("", *reasons), blocked[i, j])))
+    many, cells, count = len(view.queries) * len(view.keys) > MOST_CELLS, [], 0
+    for rows, reasons, rule_numbers in view.blocks():
+        is_listed = np.ones(rule_numbers.shape, bool)
+        if many:  # only cells whose rule differs from that of the key before
+            is_listed[:, 1:] = rule_numbers[:, 1:] != rule_numbers[:, :-1]
+        i, j = is_listed.nonzero()
+        cells.append((i + rows.start, j, _pick(("", *reasons), rule_numbers[i, j])))
         count += len(i)
         if many and count > MOST_CELLS:
             break
-    i, j, rules = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    i, j, rules = (np.concatenate(arrays) for arrays in zip(*cells, strict=True))
     note = f"Of {len(view.keys):,} keys, the first of each run that is open or blocked by the same rule."
     if i[-1] + 1 < len(view.queries):
         last = view.queries.starts[i[-1]]
@@ -83,20 +84,20 @@ def comparison_table(both: AlignedPair) -> pd.DataFrame:
     from a map are empty. Above `MOST_CELLS` cells, only the `STRONGEST` largest differences of each row are listed.
     """
     count = _count(len(both.rows)) if len(both.rows) * len(both.columns) > MOST_CELLS else None
-    parts = []
+    cells = []
     for rows in row_slices(len(both.rows), len(both.columns)):
         part = both.part(rows)
         (a, _), (b, _), difference = *part.maps, part.difference
         i, j = _largest(np.nan_to_num(difference, nan=-1.0), count)
-        parts.append((i + rows.start, j, a[i, j], b[i, j], difference[i, j]))
-    i, j, a, b, difference = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        cells.append((i + rows.start, j, a[i, j], b[i, j], difference[i, j]))
+    i, j, a, b, difference = (np.concatenate(arrays) for arrays in zip(*cells, strict=True))
     columns: dict[str, np.ndarray] = {}
     for side_index, (side, name) in enumerate(((both.a, "a"), (both.b, "b"))):
-        for axis, (what, pairs, cells) in enumerate((("query", both.rows, i), ("key", both.columns, j))):
+        for axis, (what, pairs, indices) in enumerate((("query", both.rows, i), ("key", both.columns, j))):
             positions = [pair[side_index] for pair in pairs]
-            columns[f"{what}_{name}"] = np.array(positions, dtype=object)[cells]
             texts = [None if position is None else side.tokens[axis][position].text for position in positions]
-            columns[f"{what}_token_{name}"] = _pick(texts, cells)
+            columns[f"{what}_{name}"] = np.array(positions, dtype=object)[indices]
+            columns[f"{what}_token_{name}"] = _pick(texts, indices)
     numbers = {"a": a, "b": b, "difference": difference, "variation": both.variation[i]}
     note = f"Of {len(both.columns):,} keys, the {count} of each query that differ most." if count else ""
     return _table(columns | numbers, note)
@@ -148,16 +149,17 @@ def next_word_table(
     Given a run `before` a change with the same tokens up to the position, there is also probability_before.
     """
     ranked = analysis.next_words(record, position, before=before, sentence=sentence, count=count)
-    token = _texts([analysis.token_at(record, position, sentence=sentence)] * len(ranked))
-    words = {"position": np.full(len(ranked), position), "token": token, "word": _texts([next.word for next in ranked])}
-    comparable = before is not None and analysis.read_alike(before, record, position, sentence=sentence)
-    return _ranked_table(words, ranked, "probability", comparable)
+    token = analysis.token_at(record, position, sentence=sentence)
+    columns = {"position": np.full(len(ranked), position), "token": _texts([token] * len(ranked))}
+    words = _texts([next_word.word for next_word in ranked])
+    is_comparable = before is not None and analysis.same_input(before, record, position, sentence=sentence)
+    return _ranked_table(columns | {"word": words}, ranked, "probability", is_comparable)
 
 
 def _ranked_table(
     columns: dict[str, np.ndarray], ranked: Sequence[analysis.NextWord], what: str, with_before: bool
 ) -> pd.DataFrame:
-    """Make a table of `columns` and the probability (or number) of each word, optionally also before a change."""
+    """Add columns to a table of ranked words: their "probability" or "number" (`what`), and that before a change."""
     columns = columns | {what: np.array([word.probability for word in ranked], np.float64)}
     if with_before:
         columns[f"{what}_before"] = np.array([word.before for word in ranked], np.float64)
@@ -171,22 +173,22 @@ def step_by_step_table(record: Record, *, before: Record | None = None, sentence
     probability_before; if the runs differ in length, cells of the shorter run are empty.
     """
     runs = {"": record} if before is None else {"": record, "_before": before}
-    predictions = {end: analysis.predicted_words(run, sentence=sentence) for end, run in runs.items()}
-    length = max(map(len, predictions.values()))
+    predictions = {ending: analysis.predicted_words(run, sentence=sentence) for ending, run in runs.items()}
     longest = max(predictions.values(), key=len)
     columns = {"position": np.array([prediction.position for prediction in longest], np.int64)}
-    for end, predicted in predictions.items():
-        rows = [*predicted, *[None] * (length - len(predicted))]
-        columns[f"token{end}"] = _texts([row and row.token for row in rows])
-        columns[f"word{end}"] = _texts([row and row.word for row in rows])
-        columns[f"probability{end}"] = np.array([row.probability if row else np.nan for row in rows], np.float64)
+    for ending, predicted in predictions.items():
+        missing = [None] * (len(longest) - len(predicted))
+        columns[f"token{ending}"] = _texts([prediction.token for prediction in predicted] + missing)
+        columns[f"word{ending}"] = _texts([prediction.word for prediction in predicted] + missing)
+        probabilities = [prediction.probability for prediction in predicted]
+        columns[f"probability{ending}"] = np.array(probabilities + missing, np.float64)
     return pd.DataFrame(columns)
 
 
-def _weights(view: AttentionView, head: int | str, *, many: bool, among: int = 1) -> pd.DataFrame:
-    """Make a table of all cells of a head or, if `many`, the strongest cells of each row; `among` heads share it."""
+def _weights(view: AttentionView, head: int | str, *, many: bool, num_heads: int = 1) -> pd.DataFrame:
+    """Make a table of all cells of a head or, if `many`, of the strongest of each query; `num_heads` share a limit."""
     if many:
-        return _strongest(view, head, _count(len(view.queries) * among))
+        return _strongest(view, head, _count(len(view.queries) * num_heads))
     cells = view.cells([head])[0]
     columns = _view_columns(view, *_largest(cells.weights)) | {
         "weight": cells.weights.ravel(),
@@ -198,32 +200,33 @@ def _weights(view: AttentionView, head: int | str, *, many: bool, among: int = 1
 
 
 def _view_columns(view: AttentionView | SeenMask, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
-    """Make the columns query, key and their tokens, and the query's prediction, for cells i, j of a view."""
-    starts = {"query": view.queries.starts[i], "key": view.keys.starts[j]}
-    columns = _cells(i, j, view.queries.labels, view.keys.labels) | starts
-    if isinstance(view, SeenMask) or view.predicted is None:
-        return columns
-    columns["predicts"] = _pick(view.predicted, i)
-    return {name: columns[name] for name in ("query", "query_token", "predicts", "key", "key_token")}
+    """Make the columns query, query_token, predicts (if the model predicts words), key, key_token of a view.
+
+    There is an entry for each cell, in row i and column j of the view.
+    """
+    columns = {"query": view.queries.starts[i], "query_token": _pick(view.queries.labels, i)}
+    if isinstance(view, AttentionView) and view.predicted is not None:
+        columns["predicts"] = _pick(view.predicted, i)
+    return columns | {"key": view.keys.starts[j], "key_token": _pick(view.keys.labels, j)}
 
 
 def _strongest(view: AttentionView, head: int | str, count: int) -> pd.DataFrame:
     """Make a table of the `count` strongest open keys of each query, computed in blocks of rows."""
-    parts = []
+    cells = []
     for rows in view.blocks():
         block = view.block(head, rows)
-        weights = torch.from_numpy(block.weights)
-        ranked = weights.abs().nan_to_num(nan=torch.inf).masked_fill(torch.from_numpy(block.blocked > 0), -1.0)
-        order = ranked.topk(min(count, len(view.keys)), dim=1)
-        is_open, chosen = (order.values >= 0).numpy(), order.indices.numpy()
-        values = np.take_along_axis(block.weights, chosen, 1)
-        scores = np.zeros_like(values) if block.scores is None else np.take_along_axis(block.scores, chosen, 1)
-        rest = weights.double().sum(1).numpy() - np.where(is_open, values, 0).sum(1, dtype=np.float64)
-        i = np.broadcast_to(np.arange(rows.start, rows.stop)[:, None], chosen.shape)
-        rest = rest if view.step.linear else rest.clip(min=0)
-        rest = np.broadcast_to(rest[:, None], chosen.shape)
-        parts.append([array[is_open] for array in (i, chosen, values, scores, rest)])
-    i, j, weights, scores, rest = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        all_weights = torch.from_numpy(block.weights)
+        is_blocked = torch.from_numpy(block.blocked > 0)
+        sizes = all_weights.abs().nan_to_num(nan=torch.inf).masked_fill(is_blocked, -1.0)  # NaN first, blocked last
+        largest = sizes.topk(min(count, len(view.keys)), dim=1)
+        is_open, keys = (largest.values >= 0).numpy(), largest.indices.numpy()
+        weights = np.take_along_axis(block.weights, keys, 1)
+        scores = np.zeros_like(weights) if block.scores is None else np.take_along_axis(block.scores, keys, 1)
+        rest = all_weights.double().sum(1).numpy() - np.where(is_open, weights, 0).sum(1, dtype=np.float64)
+        rest = rest if view.step.linear else rest.clip(min=0)  # not below 0 by rounding
+        queries, rest = (np.broadcast_to(x[:, None], keys.shape) for x in (np.arange(rows.start, rows.stop), rest))
+        cells.append([array[is_open] for array in (queries, keys, weights, scores, rest)])
+    i, j, weights, scores, rest = (np.concatenate(arrays) for arrays in zip(*cells, strict=True))
     states = _pick(analysis.STATES, np.where(np.isnan(weights), analysis.NAN, analysis.WEIGHT))
     numbers = {"weight": weights, "score": scores if view.has_scores(head) else None, "state": states, "rule": ""}
     strongest = "strongest that" if count == 1 else f"{count} strongest that"
@@ -232,11 +235,14 @@ def _strongest(view: AttentionView, head: int | str, count: int) -> pd.DataFrame
 
 
 def _table(columns: dict[str, object], note: str, view: AttentionView | SeenMask | None = None) -> pd.DataFrame:
-    """Make a table with a note on rows that are left out and on tokens that a view merges or hides."""
-    table = pd.DataFrame(columns)
-    rule = view.rule if isinstance(view, AttentionView) else ()
-    if note := " ".join(filter(None, [note, *map(as_sentence, (*rule, *(view.notes if view else ())))])):
-        table.attrs["note"] = note
+    """Make a table; `attrs["note"]` tells which rows are left out (`note`) and which tokens a view merges or hides."""
+    table, notes = pd.DataFrame(columns), [note] if note else []
+    if isinstance(view, AttentionView):
+        notes += map(as_sentence, view.rule)
+    if view is not None:
+        notes += map(as_sentence, view.notes)
+    if notes:
+        table.attrs["note"] = " ".join(notes)
     return table
 
 
@@ -246,7 +252,7 @@ def _count(queries: int) -> int:
 
 
 def _largest(cells: np.ndarray, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return row and column of the `count` cells of largest magnitude in each row, or of all cells without a count."""
+    """Return the rows and columns of the `count` cells farthest from 0 in each row; None for all cells."""
     if count is None:
         i, j = np.indices(cells.shape)
         return i.ravel(), j.ravel()
@@ -255,7 +261,7 @@ def _largest(cells: np.ndarray, count: int | None = None) -> tuple[np.ndarray, n
 
 
 def _cells(i: np.ndarray, j: np.ndarray, queries: Sequence[str], keys: Sequence[str]) -> dict[str, np.ndarray]:
-    """Make the columns query, key and their tokens for cells i, j."""
+    """Make the columns query, query_token, key, key_token, with an entry for each cell in row i and column j."""
     return {"query": i, "query_token": _pick(queries, i), "key": j, "key_token": _pick(keys, j)}
 
 

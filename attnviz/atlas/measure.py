@@ -132,7 +132,7 @@ def measure(
         Canceled: if the run was canceled.
     """
     usable = [text for text in lines if not text.error]
-    sentences, wrong = texts.cut(source, [text.text for text in usable]) if usable else ([], {})
+    sentences, wrong = texts.tokenize(source, [text.text for text in usable]) if usable else ([], {})
     sites = {}
     for site, heads in source.heads.items():
         sizes = (2, len(usable), heads, len(METRICS)), (2, heads, 2 * FURTHEST + 1), (heads,)
@@ -179,7 +179,7 @@ def _add_run(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, rows
     for block in batch.blocks(step, tokens[0]):
         indices = rows[block.texts]
         site.sums[:, indices] += sums_of(record, block).numpy()
-        if block.one_text:
+        if block.same_tokens:
             site.distance += _distance_sums(block).numpy()
         added, dropped = _pairs(block, tokens, indices, options.pairs)
         both = zip(vars(site.pairs).values(), vars(added).values(), strict=True)
@@ -193,7 +193,7 @@ def _distance_sums(block: HeadBlock) -> torch.Tensor:
     weights = block.by_distance.sum(0)
     n = (weights.shape[-1] + 1) // 2
     is_open = torch.ones(1, 1, 1, n) if block.open is None else block.open[..., :n].float()
-    is_open = is_open * block.real[:, None, :, None]
+    is_open = is_open * block.not_padding[:, None, :, None]
     pairs = block.diagonals(is_open).sum(0).expand_as(weights)
     distances = torch.arange(-n + 1, n)
     bins = distances.sign() * (distances.abs().clamp(min=0.5).log2().floor().long() + 1) + FURTHEST
@@ -206,10 +206,10 @@ def _pairs(block: HeadBlock, tokens: Tokens, texts: np.ndarray, most: int) -> tu
     largest weight of its other rows, (H,). No token may be special, and a row must have more than one open key."""
     weight, key = block.weights.max(-1)
     is_typed = (torch.arange(block.step.shape[3]) < block.num_keys[:, None]) & ~block.sides.special[block.texts]
-    chosen = block.counted & (weight > 0) & (block.open_keys > 1)
+    chosen = block.measured & (weight > 0) & (block.open_keys > 1)
     chosen &= is_typed[torch.arange(len(is_typed))[:, None, None], key]
-    chosen &= block.sides.typed[block.texts, None, block.rows]
-    if block.one_text:
+    chosen &= block.sides.ordinary[block.texts, None, block.rows]
+    if block.same_tokens:
         chosen &= key != block.position
     flat = weight.where(chosen, 0).transpose(0, 1).flatten(1)  # (H, B R)
     values, indices = flat.topk(min(most + 1, flat.shape[1]))

@@ -11,7 +11,7 @@ from attnviz import analysis
 from attnviz.analysis import sentences, tables
 from attnviz.analysis.blocks import largest_in_size
 from attnviz.analysis.relevance import IntegratedGradients, Relevance, WordLogit
-from attnviz.analysis.rollout import Mixed
+from attnviz.analysis.rollout import MixingMatrices
 from attnviz.analysis.sentences import in_quotes, quoted_token
 from attnviz.analysis.views import groups
 from attnviz.charts.bars import Bars, Column
@@ -53,7 +53,7 @@ class Traced:
     """
 
     record: Record
-    mixed: Mixed
+    mixed: MixingMatrices
     layer: int
     shares: np.ndarray | Mapping[int, np.ndarray]
 

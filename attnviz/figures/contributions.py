@@ -111,7 +111,7 @@ def _word_facts(
     where = f"after {quoted_token(token, logit.position)} · {in_title(record.source)}"
     words = " ".join(filter(None, (logit.token, logit.minus and f"minus {logit.minus}")))
     facts = {"table": logit.table, "words": logit.in_words} | facts
-    heading, subject = f"{beginning} {logit.called} {where}", (f"{kind} {logit.position} {words}",)
+    heading, subject = f"{beginning} {logit.quoted_words} {where}", (f"{kind} {logit.position} {words}",)
     return FigureFacts(heading=heading, on_page=on_page, origin="text", subject=subject, **facts)
 
 

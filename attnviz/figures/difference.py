@@ -97,7 +97,7 @@ def _grids(comparison: AlignedPair, style: Style) -> tuple[Grid, Grid, Grid]:
     """Make the grids of A - B, A and B, with the same rows and columns."""
     size = size_beside(len(comparison.rows), len(comparison.columns))
     tiles = comparison.tiled(size.tile)
-    selected = comparison.most_cell if style.selected is None and style.on_screen else style.selected
+    selected = comparison.most_changed_cell if style.selected is None and style.on_screen else style.selected
     kinds = [
         np.select([states == BLOCKED, states == BLANK, np.isnan(part), part > 0, part < 0], [3, 4, 5, 1, 2])
         for part, states in tiles

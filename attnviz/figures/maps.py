@@ -89,11 +89,11 @@ def mask(
 
     def marks() -> RowMarks:
         """Mark the rows with predicted words, the number of open keys, and frames around fully masked rows."""
-        empty = np.flatnonzero(part.queries.every(part.left == 0)).tolist()
+        empty = np.flatnonzero(part.queries.every(part.all_open_keys == 0)).tolist()
         if not is_counted:
             legend = [CellState("fully masked row", "background", "frame")] if empty else []
             return RowMarks(predicted=words, framed=empty, legend=legend)
-        left = part.left[part.queries.starts].tolist()
+        left = part.all_open_keys[part.queries.starts].tolist()
         inks = {i: "warning" for i, count in enumerate(left) if not count}
         return RowMarks([RowEnd("beside", "keys", [str(count or "none") for count in left], inks)], words, framed=empty)
 

@@ -53,7 +53,7 @@ def next_word(
         kind, beginning = "label", "Label of"
     elif analysis.fills_in(record):
         kind, beginning = "blank", "Most probable in place of"
-    is_comparable = not before or analysis.read_alike(before, record, position, sentence=sentence)
+    is_comparable = not before or analysis.same_input(before, record, position, sentence=sentence)
     facts = FigureFacts(
         what=f"{beginning} {token}",
         origin="file",

@@ -69,7 +69,7 @@ def save(
 
 
 def saved(record: Record, *, precision: str = "float32", settings: dict[str, Any] | None = None) -> bytes:
-    """Return the bytes that `save` writes."""
+    """Return a record as the bytes of a file; `save` writes them."""
     if precision not in PRECISIONS:
         raise InputError(f"There is no precision {quoted(precision)}. There are: {', '.join(PRECISIONS)}.")
     record = rounded(record) if precision == "float16" else record
@@ -102,7 +102,7 @@ def read(file: str | Path | bytes, name: str = "the file") -> Record:
 
 
 def opened(file: str | Path | bytes, name: str = "the file") -> tuple[Record, dict[str, Any] | None]:
-    """Read a record and the `settings` of `save`; raise the errors of `read`."""
+    """Read a record and the `settings` that `save` was given, or None; raise the errors of `read`."""
     if isinstance(file, bytes):
         return _unpack_record(quoted(name), BytesIO(file))
     with _open_file(Path(file)) as stream:
@@ -164,28 +164,29 @@ def rounded(record: Record) -> Record:
     """Round queries, keys and values to float16, and recompute the attention from them."""
     steps = []
     for step in record.steps:
-        vectors = {name: getattr(step, name) for name in VECTORS}
-        numbers = {name: vector.to(torch.float16).to(vector.dtype) for name, vector in vectors.items()}
-        if not all(torch.equal(numbers[name].isfinite(), vectors[name].isfinite()) for name in VECTORS):
+        exact = {name: getattr(step, name) for name in VECTORS}
+        vectors = {name: vector.to(torch.float16).to(vector.dtype) for name, vector in exact.items()}
+        if not all(torch.equal(vectors[name].isfinite(), exact[name].isfinite()) for name in VECTORS):
             raise InputError(f"Numbers of {step.site} are too large for float16; save them as float32.")
         if step.mixing == "softmax":
-            numbers["logsumexp"] = attention.attend(*numbers.values(), step.mask, step.scoring)[1]
-        steps.append(replace(step, **numbers))
+            _, vectors["logsumexp"] = attention.attend(*vectors.values(), step.mask, step.scoring)
+        steps.append(replace(step, **vectors))
     return replace(record, steps=tuple(steps), precision="float16")
 
 
 def _keep_probable(prediction: Prediction) -> Prediction:
-    """Keep the words that are among the most probable at any position, and merge all others into one word."""
+    """Keep the words that are among the `TOP_WORDS` most probable at any position, and merge all others into one."""
     logits = prediction.logits
     ids = logits.topk(min(TOP_WORDS, logits.shape[-1]), -1).indices.unique()
-    others = torch.ones(logits.shape[-1], dtype=torch.bool, device=logits.device)
-    others[ids] = False
-    merged = logits.double().masked_fill(~others, -math.inf).logsumexp(-1, keepdim=True).to(logits.dtype)
+    is_other = torch.ones(logits.shape[-1], dtype=torch.bool, device=logits.device)
+    is_other[ids] = False
+    num_others = int(is_other.sum())
+    logit_of_others = logits.double().masked_fill(~is_other, -math.inf).logsumexp(-1, keepdim=True).to(logits.dtype)
     words = [prediction.vocabulary[id] for id in ids.tolist()]
     return replace(
         prediction,
-        logits=torch.cat([logits[..., ids], merged], -1),
-        vocabulary=(*words, f"{int(others.sum()):,} other words"),
-        others=int(others.sum()),
+        logits=torch.cat([logits[..., ids], logit_of_others], -1),
+        vocabulary=(*words, f"{num_others:,} other words"),
+        others=num_others,
         special=frozenset(index for index, id in enumerate(ids.tolist()) if id in prediction.special),
     )

@@ -97,29 +97,30 @@ def from_arrays(
     one_text = tokens is not None and all(isinstance(word, str) for word in tokens)
     arrays = {"weights": weights, "query": query, "key": key, "value": value}
     layers = {what: _layers(array, what, one_text=one_text) for what, array in arrays.items() if array is not None}
-    first, count = next((what, len(tensors)) for what, tensors in layers.items())
-    if wrong := [f"{len(tensors)} of {what}" for what, tensors in layers.items() if len(tensors) != count]:
-        raise InputError(f"There are {count} layers of {first} and {', '.join(wrong)}.")
+    first = next(iter(layers))
+    count = len(layers[first])
+    if different := [f"{len(tensors)} of {what}" for what, tensors in layers.items() if len(tensors) != count]:
+        raise InputError(f"There are {count} layers of {first} and {', '.join(different)}.")
     if count > MOST_LAYERS:
         raise InputError(f"There are {count:,} layers of {first}; at most {MOST_LAYERS:,} are read.")
     masks = _masks(mask, count)
     steps, notes = [], []
     for layer in range(count):
-        parts = {what: tensors[layer] for what, tensors in layers.items()}
-        step, step_notes = _step(Site(kind, layer), parts, masks[layer], scale)
+        arrays_of_layer = {what: tensors[layer] for what, tensors in layers.items()}
+        step, step_notes = _step(Site(kind, layer), arrays_of_layer, masks[layer], scale)
         steps.append(step)
         notes += [f"{step.site}: {note}" for note in step_notes]
     batch, _, queries, length = steps[0].shape
     sentences = _sentences(tokens, batch, queries, "tokens", "queries")
     value = steps[-1].value
-    silent = value.new_zeros(batch, queries, steps[-1].num_heads * value.shape[-1])
+    zeros = value.new_zeros(batch, queries, steps[-1].num_heads * value.shape[-1])
     return Record(
         _sentences(keys, batch, length, "keys", "keys") if kind == "cross" else sentences,
         name,
         "your own",
         Edits(),
         tuple(steps),
-        steps[-1].outputs() if bool(value.any()) else silent,
+        steps[-1].outputs() if bool(value.any()) else zeros,
         sentences if kind == "cross" else (),
         read_only=any(step.weights_only for step in steps),
         findings=tuple(dict.fromkeys(notes)),
@@ -127,17 +128,17 @@ def from_arrays(
 
 
 def from_cache(arrays: Mapping[str, Any], **more: Any) -> Record | None:
-    """Make a record of arrays with the names of TransformerLens; None if there are no such names.
+    """Make a record of arrays with the names of TransformerLens, see `LENS`; None if there are no such names.
 
-    Without weights, the mask is causal.
+    Without weights, the mask is causal. `more` are further arguments of `from_arrays`.
     """
-    named = {(int(match[1]), match[2]): array for name, array in arrays.items() if (match := LENS.fullmatch(name))}
-    if not named:
+    hooks = {(int(match[1]), match[2]): array for name, array in arrays.items() if (match := LENS.fullmatch(name))}
+    if not hooks:
         return None
-    layers = sorted({layer for layer, _ in named})
-    arguments: dict[str, Any] = {} if any(hook == "pattern" for _, hook in named) else {"mask": Subsequent()}
+    layers = sorted({layer for layer, _ in hooks})
+    arguments: dict[str, Any] = {} if any(hook == "pattern" for _, hook in hooks) else {"mask": Subsequent()}
     for hook, what in (("pattern", "weights"), ("q", "query"), ("k", "key"), ("v", "value")):
-        tensors = [_tensor(named[layer, hook], what) for layer in layers if (layer, hook) in named]
+        tensors = [_tensor(hooks[layer, hook], what) for layer in layers if (layer, hook) in hooks]
         if len(tensors) == len(layers):
             arguments[what] = tensors if hook == "pattern" else [tensor.movedim(-2, -3) for tensor in tensors]
     return from_arrays(**({"kind": "decoder", "name": "TransformerLens"} | arguments | more))
@@ -168,15 +169,15 @@ def from_file(name: str, content: bytes) -> Record:
         return from_arrays(*weights, **parts, mask=file.arrays.get("may_attend"), **options)
     layers, notes = _weights_of(file, one_text=np.ndim(options.get("tokens", "")) < 2)
     tensors = [_tensor(layer, "weights") for layer in layers]
-    squares = [part for part in tensors if part.dim() > 1 and part.shape[-1] == part.shape[-2] > 1]
-    hides_the_future = len(squares) == len(tensors) and not any(bool(part.triu(1).any()) for part in squares)
-    options = {"kind": "decoder" if hides_the_future else "encoder"} | options
+    are_square = all(part.dim() > 1 and part.shape[-1] == part.shape[-2] > 1 for part in tensors)
+    is_causal = are_square and not any(bool(part.triu(1).any()) for part in tensors)
+    options = {"kind": "decoder" if is_causal else "encoder"} | options
     record = from_arrays(layers if len(layers) > 1 else layers[0], **options)
     return replace(record, findings=(*record.findings, *notes))
 
 
 def _weights_of(file: reading.ArrayFile, *, one_text: bool) -> tuple[list[Any], list[str]]:
-    """Find the weights in a file, as a list with an array per layer or one array, with notes on how they were read."""
+    """Find the weights in a file: a list with an array per layer, or one array, and notes on how they were read."""
     chosen, name = file.chosen(), quoted(file.name)
     weights = {key: array for key, array in chosen.items() if reading.kind_by_name(key) in (None, "weights")}
     if not weights:
@@ -196,12 +197,13 @@ def _weights_of(file: reading.ArrayFile, *, one_text: bool) -> tuple[list[Any], 
 def _find_weights(weights: Any, kind: str) -> Any:
     """Find the weights in the output of a model of transformers; arrays are returned unchanged."""
     if any(hasattr(weights, name) for names in OUTPUTS.values() for name in names):
-        weights = next((maps for name in OUTPUTS[kind] if (maps := getattr(weights, name, None))), ())
-    parts = weights if isinstance(weights, list | tuple) else [weights]
-    if all(part is None or (isinstance(part, list | tuple) and not len(part)) for part in parts):
+        attentions = [getattr(weights, name, None) for name in OUTPUTS[kind]]
+        weights = next(filter(None, attentions), ())
+    layers = weights if isinstance(weights, list | tuple) else [weights]
+    if all(layer is None or (isinstance(layer, list | tuple) and not len(layer)) for layer in layers):
         raise InputError(NOTHING)
-    if all(isinstance(part, list | tuple) and all(getattr(a, "ndim", 0) == 4 for a in part) for part in parts):
-        raise InputError(GENERATION)
+    if all(isinstance(layer, list | tuple) and all(getattr(a, "ndim", 0) == 4 for a in layer) for layer in layers):
+        raise InputError(GENERATION)  # a tuple of layers for each token
     return weights
 
 
@@ -211,7 +213,7 @@ def _is_layers(array: Any) -> bool:
 
 
 def _layers(array: Any, what: str, *, one_text: bool) -> list[Tensor]:
-    """Split arrays into one array (B, H, n, m) per layer."""
+    """Convert an array, or a list of arrays, to one tensor (B, H, n, m) per layer; see `from_arrays` for the axes."""
     tensors = [_tensor(part, what) for part in (array if _is_layers(array) else [array])]
     axes = tensors[0].dim()
     if not _is_layers(array) and (axes == 5 or (axes == 4 and one_text and len(tensors[0]) > 1)):
@@ -252,7 +254,7 @@ def _masks(mask: Any, count: int) -> list[Tensor | Mask | None]:
 def _step(
     site: Site, arrays: dict[str, Tensor], mask: Tensor | Mask | None, scale: float | None
 ) -> tuple[Step, list[str]]:
-    """Make the step of a layer, with one sentence per problem of its arrays."""
+    """Make the attention call of a layer from its arrays, and a list with a sentence for each problem of these."""
     weights, query, key, value = (arrays.get(name) for name in ("weights", "query", "key", "value"))
     notes = []
     if weights is not None and weights.numel() > MOST_CELLS:
@@ -272,9 +274,11 @@ def _step(
                 return step, notes
             if tuple(weights.shape) != step.shape:
                 raise InputError(f"The weights have shape {tuple(weights.shape)}; query and key make {step.shape}.")
-            maps = product(range(len(weights)), range(step.num_heads))
-            pairs = ((step.weights(head, sentence=b), weights[b, head]) for b, head in maps)
-            if (difference := max(float((a - b).abs().nan_to_num(1.0).max()) for a, b in pairs)) <= SAME:
+            differences = []
+            for b, head in product(range(len(weights)), range(step.num_heads)):
+                difference = step.weights(head, sentence=b) - weights[b, head]
+                differences.append(float(difference.abs().nan_to_num(1.0).max()))
+            if (difference := max(differences)) <= SAME:
                 return step, notes
         problem = f"softmax(query · key) differs from the given weights by up to {difference:.2g}"
         notes.append(f"{problem}: the weights are shown.")
@@ -293,7 +297,7 @@ def _step(
 
 
 def _sentences(words: Sequence[Any] | None, batch: int, length: int, what: str, where: str) -> tuple[Sentence, ...]:
-    """Make sentences from words, pieces of a tokenizer, or (None) the numbers of positions."""
+    """Make sentences from words or pieces of a tokenizer; None for the numbers of the positions as words."""
     if words is None:
         words = [[str(n) for n in range(length)]] * batch
     elif all(isinstance(word, str) for word in words):
@@ -306,7 +310,8 @@ def _sentences(words: Sequence[Any] | None, batch: int, length: int, what: str, 
 
 def _sentence(pieces: list[str]) -> Sentence:
     """Make a sentence from words or pieces of a tokenizer: "Ġcat", "▁cat" and "##s" become the text they stand for."""
-    prefixes = [prefix for prefix in SIGNS if sum(p.startswith(prefix) for p in pieces) >= max(1, SHARE * len(pieces))]
+    least = max(1, SHARE * len(pieces))
+    prefixes = [prefix for prefix in SIGNS if sum(piece.startswith(prefix) for piece in pieces) >= least]
     prefix, tokens, text = prefixes[0] if prefixes else "", [], ""
     for before, piece in pairwise(["<s>", *pieces]):
         has_prefix = prefix != "" and piece.startswith(prefix)

@@ -24,7 +24,6 @@ MOST_SIDE, LEAST_SIDE = 2048, 8
 """Limits for the sides of a picture in pixels: larger pictures are reduced, smaller ones are refused."""
 _decode_lock = Lock()
 """Lock for decoding, because a picture of 0.2 MB may need 500 MB while it is decoded."""
-
 SOUND_ENDING = ".wav"
 LONGEST, SHORTEST = 60.0, 0.1
 """Maximum and minimum length of a sound in seconds."""
@@ -99,13 +98,13 @@ def read_picture(name: str, content: bytes) -> tuple[Picture, tuple[str, ...]]:
 def _convert(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
     """Check the size of an image and decode it; return one sentence per change. Error messages begin with `what`."""
     width, height = image.size
-    sizes, most = f"{what} has {width:,} x {height:,} pixels", MOST_SIDE // LEAST_SIDE
+    size, largest_ratio = f"{what} has {width:,} x {height:,} pixels", MOST_SIDE // LEAST_SIDE
     if width * height > MOST_PIXELS:
-        raise InputError(f"{sizes}; at most {MOST_PIXELS / 1e6:g} million are read. Make it smaller.")
+        raise InputError(f"{size}; at most {MOST_PIXELS / 1e6:g} million are read. Make it smaller.")
     if min(width, height) < LEAST_SIDE:
-        raise InputError(f"{sizes}; it needs at least {LEAST_SIDE} x {LEAST_SIDE}.")
-    if max(width, height) > min(width, height) * most:
-        raise InputError(f"{sizes}; one side is at most {most} times the other. Cut it.")
+        raise InputError(f"{size}; it needs at least {LEAST_SIDE} x {LEAST_SIDE}.")
+    if max(width, height) > min(width, height) * largest_ratio:
+        raise InputError(f"{size}; one side is at most {largest_ratio} times the other. Cut it.")
     frames, is_large = getattr(image, "n_frames", 1), max(width, height) > MOST_SIDE
     changes = {
         f"Only the first of its {frames} frames is read.": frames > 1,
@@ -114,7 +113,7 @@ def _convert(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
         "Its 65,536 levels of gray are read as 256.": image.mode.startswith("I"),
         f"Its longer side is reduced from {max(width, height):,} to {MOST_SIDE:,} pixels.": is_large,
     }
-    notes = tuple(note for note, holds in changes.items() if holds)
+    notes = tuple(note for note, is_changed in changes.items() if is_changed)
     try:
         with _decode_lock:
             if is_large:  # without large copies in memory
@@ -188,7 +187,7 @@ def read_sound(name: str, content: bytes) -> Sound:
 
 
 def _sound(what: str, samples: Tensor, rate: int) -> Sound:
-    """Check the rate, channels and length of a sound, (n,) or (channels, n), average its channels, and draw it."""
+    """Check a sound, (n,) or (channels, n), average its channels, and draw its spectrogram; errors name it `what`."""
     samples = samples if samples.dim() == 2 else samples[None]
     samples = samples.mT if samples.shape[0] > samples.shape[1] > 0 else samples
     channels, count = samples.shape
@@ -211,16 +210,16 @@ def spectrogram(samples: Tensor, rate: int) -> Tensor:
     Low frequencies are at the bottom; column c of n shows the c-th of n equal parts of the time.
     """
     columns = min(SIDE, math.ceil(len(samples) / rate / 0.01))
-    hop = len(samples) / columns
-    width = 2 ** math.ceil(math.log2(max(WINDOW * rate, hop)))
-    starts = ((torch.arange(columns) + 0.5) * hop).long()
-    around = torch.nn.functional.pad(samples, (width // 2, width))
-    parts = around[starts[:, None] + torch.arange(width)] * torch.hann_window(width)
-    power = torch.fft.rfft(parts).abs() ** 2
+    samples_per_column = len(samples) / columns
+    width = 2 ** math.ceil(math.log2(max(WINDOW * rate, samples_per_column)))  # of a window, in samples
+    centers = ((torch.arange(columns) + 0.5) * samples_per_column).long()
+    padded = torch.nn.functional.pad(samples, (width // 2, width))  # so that a window begins at its center's index
+    windows = padded[centers[:, None] + torch.arange(width)] * torch.hann_window(width)
+    power = torch.fft.rfft(windows).abs() ** 2
 
-    # weight of each frequency in each band, (width // 2 + 1, bands): overlapping triangles
-    top = 2595 * math.log10(1 + rate / 2 / 700)
-    edges = 700 * (10 ** (torch.linspace(0, top, BANDS + 2) / 2595) - 1)
+    # weight of each frequency in each band, (width // 2 + 1, bands): overlapping triangles, of equal width in mel
+    highest = 2595 * math.log10(1 + rate / 2 / 700)  # formula of the mel scale
+    edges = 700 * (10 ** (torch.linspace(0, highest, BANDS + 2) / 2595) - 1)
     frequencies = torch.linspace(0, rate / 2, width // 2 + 1)[:, None]
     rising = (frequencies - edges[:-2]) / (edges[1:-1] - edges[:-2])
     falling = (edges[2:] - frequencies) / (edges[2:] - edges[1:-1])

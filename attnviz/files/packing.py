@@ -34,7 +34,7 @@ MOST_PICTURES, LONGEST = 64, 3600.0
 AXES = {"output": 3, "vectors": 2, "logits": 3, "logsumexp": 3, "query": 4, "key": 4, "value": 4, "taken": 4, "gain": 3}
 """Number of axes per tensor of a record or a step."""
 UNSAVED = {"stream", "request", "line", "entered", "site"}
-"""Fields that files do not hold; a step holds the kind and layer of its site instead."""
+"""Fields that are not written to files; a step has the entries kind and layer in place of its site."""
 LATER = {"findings", "label_kind", "pooling", "own_texts", "classes", "cut", "special", "taken", "pictures", "linear"}
 """Fields that older files may lack."""
 
@@ -55,13 +55,13 @@ class Store:
         """Store a tensor and return its name, or [name, shape] if it has broadcast axes."""
         tensor, shape = tensor.detach(), list(tensor.shape)
         for axis, stride in enumerate(tensor.stride()):
-            if stride == 0 and shape[axis] > 1:
+            if stride == 0 and shape[axis] > 1:  # a broadcast axis
                 tensor = tensor.narrow(axis, 0, 1)
         memory = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype) if tensor.numel() else (name,)
-        first, _ = self._names.setdefault(memory, (name, tensor))
-        if first == name:
+        first_name, _ = self._names.setdefault(memory, (name, tensor))
+        if first_name == name:
             self.tensors[name] = tensor.cpu().clone(memory_format=torch.contiguous_format)
-        return first if list(tensor.shape) == shape else [first, shape]
+        return first_name if list(tensor.shape) == shape else [first_name, shape]
 
     def get(self, name: str | list) -> Tensor:
         """Look up a tensor by the result of `put`."""
@@ -107,25 +107,23 @@ def pack(value: Any, store: Store, name: str = "") -> Any:
             return [pack(part, store, f"{name}.{n}") for n, part in enumerate(value)]
     if not is_dataclass(value):
         return value
-    more: dict[str, Any] = {}
+    extra: dict[str, Any] = {}
     if isinstance(value, Step):
         dtype = str(value.query.dtype).removeprefix("torch.")
-        more = {"kind": value.site.kind, "layer": value.site.layer, "dtype": dtype}
+        extra = {"kind": value.site.kind, "layer": value.site.layer, "dtype": dtype}
         value = replace(value, **{field: getattr(value, field).half() for field in VECTORS}) if store.half else value
     if isinstance(value, Sentence) and value.has_places:
-        more = {"boxes": [pack(token.box, store) for token in value.tokens]}
-    prefix, names = f"{name}." if name else "", [field.name for field in fields(value) if field.name not in UNSAVED]
-    return {field: pack(getattr(value, field), store, prefix + field) for field in names} | more
+        extra = {"boxes": [pack(token.box, store) for token in value.tokens]}
+    prefix = f"{name}." if name else ""
+    names = [field.name for field in fields(value) if field.name not in UNSAVED]
+    return {field: pack(getattr(value, field), store, prefix + field) for field in names} | extra
 
 
 _hints = cache(get_type_hints)
 
 
 def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
-    """Convert JSON to a value of type `kind`.
-
-    Args:
-        name: name of the field.
+    """Convert a JSON `value` to the type `kind`, such as `tuple[Step, ...]`; `name` is the field that it is for.
 
     Raises:
         InputError: if the value has another type; damaged JSON may also raise errors such as TypeError and KeyError.
@@ -133,9 +131,9 @@ def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
     if get_origin(kind) is UnionType:
         if value is None and NoneType in get_args(kind):
             return None
-        options = [part for part in get_args(kind) if part is not NoneType]
+        options = [option for option in get_args(kind) if option is not NoneType]
         kind = Tensor if Tensor in options and not isinstance(value, dict) else options[-1]
-    origin, parts = get_origin(kind), get_args(kind)
+    origin, parts = get_origin(kind), get_args(kind)  # of tuple[str, ...]: tuple, and (str, Ellipsis)
     if kind is Tensor:
         tensor, axes = store.get(value), AXES.get(name)
         _check(axes in (None, tensor.dim()), f"{quoted(value)} has {tensor.dim()} axes")
@@ -147,7 +145,7 @@ def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
         return {unpack(Site, row[:2], store): unpack(parts[1], row[2:], store) for row in value}
     if origin is not None:
         _check(isinstance(value, list), f"{name} is not a list")
-        if parts[0] is Site:  # a head: kind, layer and number
+        if parts[0] is Site:  # a head, (Site, int): kind, layer and number
             return unpack(Site, value[:2], store), unpack(int, value[2], store, "head")
         if origin is tuple and parts[-1] is not Ellipsis:
             return tuple(unpack(part, item, store, name) for part, item in zip(parts, value, strict=True))
@@ -170,7 +168,7 @@ def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
 
 
 def _fields(kind: type, values: dict[str, Any], store: Store) -> dict[str, Any]:
-    """Convert the fields of a dataclass from a JSON object."""
+    """Convert the entries of a JSON object to the fields of a dataclass; old files may lack fields in `LATER`."""
     names = [field.name for field in fields(kind) if field.name not in UNSAVED]
     present = [name for name in names if name in values or name not in LATER]
     return {name: unpack(_hints(kind)[name], values[name], store, name) for name in present}
@@ -179,8 +177,8 @@ def _fields(kind: type, values: dict[str, Any], store: Store) -> dict[str, Any]:
 def _picture(values: list, store: Store) -> Picture:
     """Convert [name of the pixel tensor, seconds] to a picture, and check its size and type."""
     pixels, seconds = store.get(values[0]), float(values[1])
-    small = pixels.dim() == 3 and max(pixels.shape[:2]) <= SIDE and pixels.numel() > 0
-    _check(small and pixels.shape[2] == 3 and pixels.dtype is torch.uint8, "a picture has a wrong shape or type")
+    is_small = pixels.dim() == 3 and max(pixels.shape[:2]) <= SIDE and pixels.numel() > 0
+    _check(is_small and pixels.shape[2] == 3 and pixels.dtype is torch.uint8, "a picture has a wrong shape or type")
     _check(0 <= seconds <= LONGEST, "the length of a sound is out of range")
     return Picture(pixels, seconds)
 
@@ -273,9 +271,7 @@ def check_fits(record: Record) -> None:
         _check(fits and step.logsumexp.shape == (b, heads, queries), "the tensors of a step do not fit each other")
         _check(taken is None or taken.shape == (b, heads, queries, step.value.shape[3]), "what was taken does not fit")
         if (linear := step.linear) is not None:
-            fits = (
-                linear.gain.shape == (b, heads, keys) and queries == keys and linear.decay.shape[:3] == (b, heads, keys)
-            )
+            fits = queries == keys and linear.gain.shape == linear.decay.shape[:3] == (b, heads, keys)
             fits = fits and linear.decay.shape[3:] in ((), (width,))
             _check(fits and (linear.skip is None or linear.skip.shape == (heads,)), "its linear attention does not fit")
         if isinstance(mask, Tensor):
@@ -290,9 +286,11 @@ def check_fits(record: Record) -> None:
     fits = shape[0] == len(texts) and shape[1] >= length and shape[2] == count > 0
     _check(fits and prediction.others >= 0, "the words of its prediction do not fit the logits")
     blanks = prediction.blanks
-    inside = blanks is None or (len(blanks) == len(texts) and all(0 <= n < length for row in blanks for n in row))
-    inside = inside and (blanks is not None or not prediction.classes)
-    _check(inside and len(prediction.written) in (0, len(texts)), "its prediction does not fit its texts")
+    if blanks is None:
+        fits = not prediction.classes
+    else:
+        fits = len(blanks) == len(texts) and all(0 <= position < length for row in blanks for position in row)
+    _check(fits and len(prediction.written) in (0, len(texts)), "its prediction does not fit its texts")
     _check(len(prediction.cut) in (0, len(prediction.written)), "the list of cut texts does not fit the written texts")
     _check(all(0 <= id < count for id in prediction.special), "its special tokens are not in its vocabulary")
 

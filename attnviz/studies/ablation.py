@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from attnviz.analysis.contributions import Carried, id_of, logit_of, place_of
+from attnviz.analysis.contributions import Carried, id_of, logit_of, position_and_ids
 from attnviz.analysis.heads import head_metrics
 from attnviz.analysis.predictions import position_of, predicting
 from attnviz.core.amounts import decimals, percent
@@ -25,12 +25,10 @@ from attnviz.sources.base import Source
 
 TOKENS = 2048
 """Maximum number of tokens in one forward pass, including copies."""
-
 Head = tuple[Site, int]
 
 OnProgress = Callable[[int, int], bool | None]
 """Callback with the number of finished steps (or heads) and of all; if it returns False, the study ends."""
-
 EFFECTS = {
     "output": "change of the final vectors, ‖after − before‖ / ‖before‖, mean over tokens; 0: no change",
     "divergence": "change of the predicted probabilities, KL(before ‖ after) in nats, mean over predictions; 0: no "
@@ -58,7 +56,7 @@ class Sweep:
 
     @property
     def by(self) -> str:
-        """Column used to rank heads: the change of the prediction, or of the output if nothing is predicted."""
+        """Column of the table by which heads are ranked: "divergence", or "output" if the model predicts nothing."""
         return "output" if self.table["divergence"].isna().all() else "divergence"
 
     @property
@@ -67,23 +65,23 @@ class Sweep:
         return None if self.table[self.by].isna().all() else self.heads[self._largest(self.by)]
 
     def sentences(self) -> tuple[str, str]:
-        """Describe the head with the largest effect, and the head with the largest weights; "" if there is no pair."""
+        """Describe the head with the largest effect, and the head with the largest weights, in a sentence each."""
         if self.table[["confidence", self.by]].isna().all().any() or len(self.heads) < 2:
             return "There are no two heads here whose weights and effects could be compared.", ""
-        heavy, strong = self._largest("confidence"), self._largest(self.by)
+        strongest, heaviest = self._largest(self.by), self._largest("confidence")
         names = [site.head(head) for site, head in self.heads]
-        name, weight = names[strong].capitalize(), f"{self.table['confidence'][heavy]:.2f} on average"
-        most = f"{name} matters most here: switched off, it changes {self._effect_text(strong)} on average"
+        name, weight = names[strongest].capitalize(), f"{self.table['confidence'][heaviest]:.2f} on average"
+        effect = f"{name} matters most here: switched off, it changes {self._effect_text(strongest)} on average"
         if self.by != "output":  # KL divergence from probability 1 to p is ln(1/p)
-            most += f", as if a certain word fell to {percent(exp(-self.table[self.by][strong]), 0)}"
-        if pd.notna(rewritten := self.table["rewritten"][strong]):
-            most += "; the model then writes another text" if rewritten else "; the text it writes stays the same"
-        most += "."
-        if heavy == strong:
-            return most, f"{name} also has the largest weights, {weight}."
-        return most, (
-            f"The largest weights are those of {names[heavy]}, {weight}; off, it changes {self._effect_text(heavy)}. "
-            "A weight says where a head looks, not how much arrives."
+            effect += f", as if a certain word fell to {percent(exp(-self.table[self.by][strongest]), 0)}"
+        if pd.notna(rewritten := self.table["rewritten"][strongest]):
+            effect += "; the model then writes another text" if rewritten else "; the text it writes stays the same"
+        effect += "."
+        if heaviest == strongest:
+            return effect, f"{name} also has the largest weights, {weight}."
+        return effect, (
+            f"The largest weights are those of {names[heaviest]}, {weight}; off, it changes "
+            f"{self._effect_text(heaviest)}. A weight says where a head looks, not how much arrives."
         )
 
     def _effect_text(self, row: int) -> str:
@@ -107,10 +105,10 @@ def sweep(
 ) -> Sweep:
     """Switch off the heads one by one, and measure the effects.
 
-    With a head off, the decoder of an encoder-decoder reads the text generated with all heads on, so that words can be
-    compared position by position; a second run tells whether it would generate another text. Given `targets`, the
-    decoder reads these, and there is no second run. If the edits patch in activations from other texts, these
-    activations are computed with all heads on.
+    With a head off, the decoder of an encoder-decoder reads the text that was generated with all heads on, so that
+    words can be compared position by position; a second run tells whether it would generate another text. Given
+    `targets`, the decoder reads these, and there is no second run. If the edits patch in activations from other texts,
+    these activations are computed with all heads on.
     """
     before, heads, edits_of = _run_before(source, sentences, edits, targets)
     effects, is_given = [], bool(targets or edits.taken)
@@ -120,9 +118,9 @@ def sweep(
     for name in EFFECTS:
         table[name] = pd.array([effect[name] for effect in effects], dtype="Float64")
     metrics = (head_metrics(before, b, names=("confidence",)) for b in range(len(sentences)))
-    confidence = [table_of_text.set_index(["site", "head"])["confidence"] for table_of_text in metrics]
-    mean = pd.concat(confidence, axis=1).mean(axis=1)
-    table["confidence"] = pd.array([mean[str(site), head] for site, head in heads], dtype="Float64")
+    confidences = [table_of_text.set_index(["site", "head"])["confidence"] for table_of_text in metrics]
+    means = pd.concat(confidences, axis=1).mean(axis=1)
+    table["confidence"] = pd.array([means[str(site), head] for site, head in heads], dtype="Float64")
     return Sweep(heads, table)
 
 
@@ -147,14 +145,12 @@ def logit_falls(
     """Measure the fall of a word's logit after a position, with each head off in turn.
 
     The words and the position are as in `analysis.contributions`. If the fall is less than a head's direct
-    contribution, the rest of the model makes up for the head. A decoder reads the same words in all runs.
-
-    Returns:
-        site, kind, layer, head and fall: the logit (or a difference of two logits) before minus after. For a model that
-        computes in half precision, `attrs["step"]` is the spacing of its largest logits.
+    contribution, the rest of the model makes up for the head. A decoder reads the same words in all runs. The columns
+    are site, kind, layer, head and fall: the logit (or a difference of two logits) before minus after. For a model that
+    computes in half precision, `attrs["step"]` is the spacing of its largest logits.
     """
     before, heads, edits_of = _run_before(source, sentences, edits, targets)
-    position, *ids = place_of(before, token, position, minus=minus, sentence=sentence)
+    position, *ids = position_and_ids(before, token, position, minus=minus, sentence=sentence)
     falls = []
     for group, (after, _) in runs_of_copies(source, before, heads, edits_of, is_given=True, report=report):
         rows = [copy * len(sentences) + sentence for copy in range(len(group))]
@@ -165,21 +161,24 @@ def logit_falls(
 
 
 def step_of(logits: Tensor) -> float | None:
-    """Return the spacing of numbers at the largest logit if the logits are in half precision, else None."""
+    """Return the distance from the largest logit to the next number in half precision; None for other precision."""
     finite = logits[logits.isfinite()]
     for dtype in (torch.bfloat16, torch.float16):
         if len(finite) and finite.to(dtype).to(finite.dtype).equal(finite):
-            return 2.0 ** floor(log2(max(float(finite.abs().max()), 1e-30))) * torch.finfo(dtype).eps
+            largest = max(float(finite.abs().max()), 1e-30)
+            return 2.0 ** floor(log2(largest)) * torch.finfo(dtype).eps
     return None
 
 
 def _run_before(
     source: Source, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...]
 ) -> tuple[Record, tuple[Head, ...], Callable[[tuple[Head, ...]], Edits]]:
-    """Run the model with the edits; return the record, the heads that are on, and a function from heads to edits. These
-    edits are for a run on one copy of the sentences per head: in each copy, its head is off."""
-    if why := source.read_only or source.alone:
-        raise InputError(why)
+    """Run the model with the edits; return the record, the heads that are on, and a function from heads to edits.
+
+    The function makes the edits for a run on one copy of the sentences per head: in each copy, its head is off.
+    """
+    if reason := source.read_only or source.alone:
+        raise InputError(reason)
     resolved, targets = source.resolved(sentences, edits, targets)
     before = replace(source.run(sentences, resolved, targets), edits=edits)
 
@@ -245,20 +244,17 @@ def carried(
     targets: tuple[Sentence, ...] = (),
     report: OnProgress | None = None,
 ) -> Carried:
-    """Replace a part of each head in turn by the same part in another text; measure the logit difference of two words.
+    """Patch one head at a time from the run of text B into text A, and measure the logit difference of two words.
 
     Args:
         sentences: text A as a tuple of one sentence.
         other: text B, with as many tokens as A.
         edits: edits of both runs; parts that they take from other texts are ignored.
-        part: "output", "pattern" or "values".
+        part: part of the head that is patched: "output", "pattern" or "values".
         position: position after which the words are predicted; negative ones count from the end. By default the last
             position, or the first blank if the model fills in blanks.
         words: a word for A and a word for B, or their ids. By default the most probable words; if these are the same,
             the words whose logits fall and rise most from A to B.
-
-    Raises:
-        InputError: if the part cannot be taken, the model predicts no words, or the difference is the same in A and B.
     """
     if len(sentences) != 1:
         raise InputError(f"Patching is measured for one text; there are {len(sentences)}. Give one of them.")
@@ -278,8 +274,8 @@ def carried(
     after = source.run(source.tokenize([other]), edits, targets)
     a, b = (record.prediction.logits[0, position].double() for record in (before, after))
     ids = (int(a.argmax()), int(b.argmax())) if words is None else tuple(id_of(before, word) for word in words)
-    moved = words is None and ids[0] == ids[1]
-    if moved:
+    same_prediction = words is None and ids[0] == ids[1]
+    if same_prediction:
         change = (b - a).nan_to_num(0.0)
         ids = int(change.argmin()), int(change.argmax())
     start, end = (float(logits[ids[0]] - logits[ids[1]]) for logits in (a, b))
@@ -302,7 +298,7 @@ def carried(
             rows.append((str(site), site.kind, site.layer, head, difference, share))
     table = pd.DataFrame(rows, columns=["site", "kind", "layer", "head", "difference", "carried"])
     texts = sentences[0].text, other
-    return Carried(texts, part, position, names, moved, start, end, table)
+    return Carried(texts, part, position, names, same_prediction, start, end, table)
 
 
 def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> dict[str, float | None]:
@@ -312,8 +308,8 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
     for b, text in enumerate(before.read):
         row = copy * len(before.sentences) + b
         old, new = before.output[b, : text.length].double(), after.output[row, : text.length].double()
-        moved, length = (new - old).norm(dim=-1), old.norm(dim=-1)
-        effect["output"].append((moved / length).where(moved != 0, 0).numpy())
+        change, length = (new - old).norm(dim=-1), old.norm(dim=-1)
+        effect["output"].append((change / length).where(change != 0, 0).numpy())
         old, new = _log_probabilities(before, b), _log_probabilities(after, row)
         if old is not None:
             terms = old.exp() * (old - new)  # a word with probability 0 before adds nothing
@@ -339,8 +335,8 @@ def _log_probabilities(record: Record, row: int) -> Tensor | None:
     """Compute the log-probabilities of all predictions of a text, (predictions, words).
 
     There is a prediction after each token, or in each blank. A classifier has one prediction, whose words are its
-    classes; if several labels can hold at once, each label is a prediction with the words true and false. Returns None
-    for a model that predicts numbers or nothing.
+    classes; if several labels can be true at once, each label is a prediction with the words true and false. Returns
+    None for a model that predicts numbers or nothing.
     """
     if record.prediction is None:
         if record.labels is None or record.label_kind == "number":

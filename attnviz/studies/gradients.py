@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnviz.analysis.contributions import place_of
+from attnviz.analysis.contributions import position_and_ids
 from attnviz.analysis.predictions import position_of, predicting
 from attnviz.analysis.relevance import IntegratedGradients, Relevance, texts_of
 from attnviz.core.errors import AttnvizError, Canceled, InputError, check_whole
@@ -20,13 +20,10 @@ from attnviz.studies.ablation import OnProgress
 
 MOST_WEIGHTS = 2**26
 """Maximum number of weights of all heads in one graph: 12 layers of 12 heads with 682 tokens."""
-
 COPIES = 20
 """Approximate bytes per weight: the weight, the tensors it was computed from, their gradients and the products."""
-
 RUNS = 3
 """Approximate time of a forward and backward pass, in forward passes."""
-
 STEPS, MOST_STEPS = 50, 1000
 """Default and largest number of points of the sum that approximates the integral."""
 
@@ -34,17 +31,15 @@ STEPS, MOST_STEPS = 50, 1000
 def relevance(
     source: Source, record: Record, token: str | int | None = None, position: int | None = None, *, sentence: int = 0
 ) -> Relevance:
-    """Compute gradient times weight of every head for the logit of a word; see `analysis.relevance`.
+    """Run the model once more, and compute gradient times weight of every head for the logit of a word.
+
+    Raise InputError if the model predicts no words, or there are more than `MOST_WEIGHTS` weights.
 
     Args:
-        source: the model of the record.
+        source: source of the record.
         token: the word, or its id; by default the most probable one.
         position: position after which the word is predicted; negative ones count from the end. By default the last
             position, or the first blank if the model fills in blanks.
-
-    Raises:
-        InputError: if the model predicts no words or is not available, word or position do not exist, or there are
-            more than `MOST_WEIGHTS` weights.
     """
     chosen = _choose_word(record, token, position, sentence)
     tap = GradientTap(record.edits)
@@ -73,11 +68,9 @@ def integrated(
 ) -> IntegratedGradients:
     """Compute integrated gradients of a word's logit over the input embeddings, from zero vectors (Sundararajan 2017).
 
-    Σ (x - 0) · ∂ logit / ∂ x at α x, over the midpoints α of equal parts of 0 to 1. Position vectors are not scaled. In
-    an encoder-decoder, the embeddings of both texts are scaled together.
-
-    Args:
-        steps: number of parts; each takes a forward and a backward pass. With more parts `gap` approaches 0.
+    The attribution of an embedding x is x times the mean of ∂ logit / ∂ x at α x, over the midpoints α of equal parts
+    of 0 to 1. Position vectors are not scaled. In an encoder-decoder, both texts are scaled together. `steps`: number
+    of parts; each takes a forward and a backward pass. With more parts `gap` approaches 0.
     """
     check_whole("steps", steps, 1, MOST_STEPS)
     chosen = _choose_word(record, token, position, sentence)
@@ -90,20 +83,20 @@ def integrated(
             gradients = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
         return float(value.detach()), gradients
 
-    whole, logits = source.graph(record, GradientTap(record.edits))
-    word = _word_logit(record, logits, **chosen)[0]
+    embeddings, logits = source.graph(record, GradientTap(record.edits))
+    word, _ = _word_logit(record, logits, **chosen)
     del logits  # frees its graph
-    baseline, _ = run(_scale_sentence(whole, 0.0, sentence))
-    sums = [torch.zeros(vectors.shape[1:], dtype=torch.float64) for vectors in whole]
+    baseline, _ = run(_scale_sentence(embeddings, 0.0, sentence))
+    means = [torch.zeros(vectors.shape[1:], dtype=torch.float64) for vectors in embeddings]
     for step in range(steps):
-        _, gradients = run(_scale_sentence(whole, (step + 0.5) / steps, sentence))
-        for total, gradient in zip(sums, gradients, strict=True):
-            total += gradient[sentence].double().cpu() / steps
+        _, gradients = run(_scale_sentence(embeddings, (step + 0.5) / steps, sentence))
+        for mean, gradient in zip(means, gradients, strict=True):
+            mean += gradient[sentence].double().cpu() / steps
         if report is not None and report(step + 1, steps) is False:
             raise Canceled(f"The integral was ended after {step + 1} of {steps} steps.")
     attributions = {
-        kind: (vectors.detach()[sentence].double().cpu() * total).sum(-1)[: len(tokens)]
-        for (kind, tokens), vectors, total in zip(word["texts"].items(), whole, sums, strict=True)
+        kind: (vectors.detach()[sentence].double().cpu() * mean).sum(-1)[: len(tokens)]
+        for (kind, tokens), vectors, mean in zip(word["texts"].items(), embeddings, means, strict=True)
     }
     return IntegratedGradients(**word, steps=steps, baseline=baseline, attributions=attributions)
 
@@ -118,11 +111,11 @@ def weights_of(record: Record) -> int:
 
 
 def _choose_word(record: Record, token: str | int | None, position: int | None, sentence: int) -> dict[str, int]:
-    """Look up position, id and sentence of the word to explain; raise InputError if the run is too large."""
+    """Return "position", "id" and "sentence" of the word to explain, for `_word_logit`; see `relevance`."""
     blanks, last = predicting(record).blanks, position_of(record, -1, sentence=sentence)
     if position is None:
         position = blanks[sentence][0] if blanks and blanks[sentence] else last
-    position, id, _ = place_of(record, token, position, sentence=sentence)
+    position, id, _ = position_and_ids(record, token, position, sentence=sentence)
     weights_of(record)  # raises InputError if there are too many weights
     return {"position": position, "id": id, "sentence": sentence}
 
@@ -135,9 +128,8 @@ def _word_logit(record: Record, logits: Tensor, position: int, id: int, sentence
     if not difference <= 3e-2 * float(first[finite].abs().max()):  # rounding of half precision
         what = f"gives other logits with vectors in place of tokens (a difference of {difference:.3g})"
         raise AttnvizError(f"'{record.source}' {what}, so its gradients would belong to another run.")
-    where = {"position": position, "id": id, "sentence": sentence}
-    word = {"token": record.prediction.vocabulary[id], "texts": texts_of(record, sentence)}
-    return where | word | {"logit": float(second[id].detach())}, second[id]
+    chosen = {"position": position, "id": id, "sentence": sentence, "logit": float(second[id].detach())}
+    return chosen | {"token": record.prediction.vocabulary[id], "texts": texts_of(record, sentence)}, second[id]
 
 
 def _scale_sentence(vectors: tuple[Tensor, ...], share: float, sentence: int) -> tuple[Tensor, ...]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from attnviz.core import assets
@@ -19,17 +20,14 @@ MOST_TEXTS, MOST_BYTES = 1000, 1_000_000
 
 
 def shipped(source: Source) -> tuple[str, ...]:
-    """Return the fifty texts that attnviz has for a model: its held-out texts, or English sentences."""
+    """Return the fifty texts that attnviz has for a model: texts that it was not trained on, or English sentences."""
     file = assets.path(f"texts/{source.id}.txt")
-    return lines((file if file.is_file() and source.card else assets.path("texts/english.txt")).read_bytes())
+    has_texts = file.is_file() and source.card
+    return lines((file if has_texts else assets.path("texts/english.txt")).read_bytes())
 
 
 def lines(data: bytes) -> tuple[str, ...]:
-    """Split a file into texts, one per line, without empty lines.
-
-    Raises:
-        InputError: if the file is too large, not UTF-8, empty, or has too many lines.
-    """
+    """Split a file into texts, one per line; raise InputError if it is too large, not UTF-8, empty or too long."""
     if len(data) > MOST_BYTES:
         raise InputError(f"The file has {len(data):,} bytes; at most {MOST_BYTES:,} are read.")
     try:
@@ -43,11 +41,7 @@ def lines(data: bytes) -> tuple[str, ...]:
 
 
 def of_json(line: str) -> str:
-    """Extract the text from a line of JSON lines: a string, or the "text" of an object.
-
-    Raises:
-        InputError: if the line has no text.
-    """
+    """Return the text of a line of JSON: a string, or the "text" of an object; raise InputError if there is none."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -60,37 +54,34 @@ def of_json(line: str) -> str:
 
 def cost(source: Source, texts: Sequence[str], edits: Edits = Edits()) -> Estimate:
     """Estimate time and memory to run all texts that can be tokenized."""
-    runs = []
-    sentences = sorted(filter(None, cut(source, texts)[0]), key=lambda sentence: sentence.length)
+    batches = []  # number of texts, and length of the longest
+    sentences = sorted(filter(None, tokenize(source, texts)[0]), key=lambda sentence: sentence.length)
     while sentences:
         count = _batch_size(sentences)
-        runs.append((count, sentences[count - 1].length))
+        batches.append((count, sentences[count - 1].length))
         sentences = sentences[count:]
-    return of_texts(source, runs, edits)
+    return of_texts(source, batches, edits)
 
 
-def cut(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], dict[int, str]]:
+def tokenize(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], dict[int, str]]:
     """Tokenize each text, padded to one length if the model can pad.
 
-    Returns:
-        The sentences, with None for a text that cannot be tokenized; and the reasons for these texts, by index.
+    Returns the sentences, with None for a text that cannot be tokenized; and the errors of these texts, by index.
     """
-    try:
+    with suppress(AttnvizError):
         return list(source.tokenize(list(texts))), {}
-    except AttnvizError:
-        pass
-    sentences, wrong = [], {}
+    sentences, errors = [], {}
     for i, text in enumerate(texts):
         try:
             sentences.append(source.tokenize([text])[0])
         except AttnvizError as error:
             sentences.append(None)
-            wrong[i] = str(error)
-    try:  # tokenize the remaining texts as a batch, so that they have the same padding and can be run together
-        padded = iter(source.tokenize([text for text, sentence in zip(texts, sentences, strict=True) if sentence]))
-        return [sentence and next(padded) for sentence in sentences], wrong
-    except AttnvizError:
-        return sentences, wrong
+            errors[i] = str(error)
+    valid = [i for i in range(len(texts)) if i not in errors]
+    with suppress(AttnvizError):  # tokenize valid texts as a batch: with the same padding, they can be run together
+        for i, sentence in zip(valid, source.tokenize([texts[i] for i in valid]), strict=True):
+            sentences[i] = sentence
+    return sentences, errors
 
 
 def runs(
@@ -102,7 +93,7 @@ def runs(
     """Run texts in batches of similar length, which need little padding; yield the indices of a batch and its record.
 
     Args:
-        sentences: sentences from `cut`; None is left out. If they are not padded, a batch has texts of equal length.
+        sentences: result of `tokenize`; None is left out. If they are not padded, a batch has texts of equal length.
         failed: callback with the index of a text that fails even alone, and the error; None to raise the error.
     """
     order = sorted((i for i, sentence in enumerate(sentences) if sentence), key=lambda i: sentences[i].length)
@@ -129,9 +120,9 @@ def runs(
 
 def _batch_size(sentences: list[Sentence]) -> int:
     """Count how many of the shortest sentences fit into one batch, at least one; `sentences` are sorted by length."""
-    padded = len(sentences[0].tokens)
+    padded_length = len(sentences[0].tokens)
     for count, sentence in enumerate(sentences, 1):
-        padded = min(padded, len(sentence.tokens))
-        if count > 1 and (count * sentence.length > TOKENS or padded < sentence.length):
+        padded_length = min(padded_length, len(sentence.tokens))
+        if count > 1 and (count * sentence.length > TOKENS or padded_length < sentence.length):
             return count - 1
     return len(sentences)

@@ -9,7 +9,7 @@ from pictures import SITE, record_of
 from attnviz import api, figures
 from attnviz.analysis import BLOCKED, WEIGHT, blocks, sentences, tables
 from attnviz.analysis import align as module
-from attnviz.analysis.align import BLANK, SAME, AlignedPair, Side, align, beside, first_moved
+from attnviz.analysis.align import BLANK, SAME, AlignedPair, Side, align, beside, first_changed
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Full, Painted, Subsequent, Window
@@ -100,10 +100,10 @@ def test_a_tile_of_a_difference_is_its_largest_cell_with_its_sign(a, b, tile, bl
         patched.setattr(module, "TILES", 4)
         long = beside(a, b)
         assert long.tile == 3
-        assert long.most_row == every.most_row
+        assert long.most_changed_row == every.most_changed_row
         assert np.allclose(long.variation, every.variation, atol=1e-5, equal_nan=True)
         area = long.part(rows, columns)
-        found, window = area.tiled(tile), module.compare_in_tiles(*area.measured(tile))[1]
+        found, window = area.tiled(tile), module.compare_in_tiles(*area.measure_arguments(tile))[1]
         cell = long.tiled(3)[2][0]
 
     assert not (window > every.variation[rows] + 1e-5).any()  # keys outside count as one
@@ -121,7 +121,7 @@ def test_words_and_numbers_of_a_long_comparison_are_those_of_a_short_one(monkeyp
     """The cell that differs most, too; the table keeps the cells of each row that differ most."""
     a, b = (Side(record_of(LONG), SITE, head) for head in (0, 1))
     short = beside(a, b)
-    said, cell, most = sentences.compared(short), short.most_cell, np.abs(short.difference).max(1)
+    said, cell, most = sentences.compared(short), short.most_changed_cell, np.abs(short.difference).max(1)
     monkeypatch.setattr(module, "MOST_CELLS", 36)
     monkeypatch.setattr(module, "TILES", 3)
     monkeypatch.setattr(tables, "MOST_CELLS", 40)
@@ -131,7 +131,7 @@ def test_words_and_numbers_of_a_long_comparison_are_those_of_a_short_one(monkeyp
     table = tables.comparison_table(long)
 
     assert long.tile == 4
-    assert long.most_cell == long.largest_in(cell[0] // 4, cell[1] // 4, 4) == cell
+    assert long.most_changed_cell == long.largest_in(cell[0] // 4, cell[1] // 4, 4) == cell
     assert sentences.compared(long) == said
     assert len(table) == 33
     assert "the 3 of each query that differ most" in table.attrs["note"]
@@ -159,11 +159,11 @@ def test_a_head_that_is_off_moves_the_weights_of_later_layers_alone():
     before = api.analyze("the cat sat", "story")
     first, last = (api.analyze("the cat sat", "story", Edits(heads_off={(Site("decoder", i), 0)})) for i in (0, 1))
 
-    site, head = first_moved(before, first)
+    site, head = first_changed(before, first)
     assert site == Site("decoder", 1)
     moved = [float((first.step(site).weights(i) - before.step(site).weights(i)).abs().max()) for i in range(2)]
     assert moved[head] == max(moved) > 0
-    assert first_moved(before, first, least=1.0) is None
-    assert first_moved(before, last) is None
-    assert first_moved(before, api.analyze("the cat sat", "story", Edits(~Full())))[0] == Site("decoder", 0)
-    assert first_moved(before, api.analyze("the dog ran", "story")) == (Site("decoder", 0), 0)
+    assert first_changed(before, first, least=1.0) is None
+    assert first_changed(before, last) is None
+    assert first_changed(before, api.analyze("the cat sat", "story", Edits(~Full())))[0] == Site("decoder", 0)
+    assert first_changed(before, api.analyze("the dog ran", "story")) == (Site("decoder", 0), 0)

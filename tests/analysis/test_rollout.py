@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pictures import record_of
 
 from attnviz import api
-from attnviz.analysis.rollout import Mixed, mixed, rollout, rows
+from attnviz.analysis.rollout import MixingMatrices, mixed, rollout, rows
 from attnviz.core.errors import InputError
 
 LAYERS = st.integers(0, 10**6).flatmap(
@@ -17,7 +17,7 @@ LAYERS = st.integers(0, 10**6).flatmap(
 
 def mixed_of(*layers):
     layers = torch.tensor(layers, dtype=torch.float64)
-    return Mixed("encoder", tuple(record_of(["w"] * layers.shape[1]).sentences[0].tokens), layers, 0, None)
+    return MixingMatrices("encoder", tuple(record_of(["w"] * layers.shape[1]).sentences[0].tokens), layers, 0, None)
 
 
 def random_layers(seed, depth, n, causal):

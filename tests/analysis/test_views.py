@@ -92,11 +92,13 @@ def test_a_view_is_the_same_however_its_map_is_cut_up(record, head, view, ends, 
         assert len(window.queries) == 0 or np.allclose(
             window.cells([head])[0].weights, cells.weights[np.isin(found.queries.starts, window.queries.starts)]
         )
-    rows, columns = ([slice(*span) for span in zip(*side.spans, strict=True)] for side in (found.queries, found.keys))
+    rows, columns = (
+        [slice(*span) for span in zip(side.starts, side.stops, strict=True)] for side in (found.queries, found.keys)
+    )
     expected = np.array([[weights[row, column].sum(1).mean() for column in columns] for row in rows])
     assert cells.weights == pytest.approx(expected, abs=1e-5)
-    for i, (top, bottom) in enumerate(zip(*found.queries.spans, strict=True)):
-        for j, (left, right) in enumerate(zip(*found.keys.spans, strict=True)):
+    for i, (top, bottom) in enumerate(zip(found.queries.starts, found.queries.stops, strict=True)):
+        for j, (left, right) in enumerate(zip(found.keys.starts, found.keys.stops, strict=True)):
             assert (cells.blocked[i, j] == 0) == is_open[top:bottom, left:right].any()
 
 

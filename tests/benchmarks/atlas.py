@@ -50,7 +50,7 @@ def each(work, batches):
 
 def row(name, source, lines, plain):
     """A line of the table: a model on some texts."""
-    batches = [record.sentences for _, record in texts.runs(source, texts.cut(source, lines)[0])]
+    batches = [record.sentences for _, record in texts.runs(source, texts.tokenize(source, lines)[0])]
     given = [CorpusLine(line, number) for number, line in enumerate(lines, 1)]
     shard = Shard(0, "a.txt", 1, len(lines), 0, 0, "")
     took = interleaved(

@@ -81,7 +81,7 @@ def test_zero_is_the_middle_of_the_scale_and_small_differences_do_not_look_large
         assert says == (ONLY if np.isnan(value) else "higher in A" if value > 0 else "higher in B")
     assert data(none.chart, "d-meta")[0]["top"] == LEAST < FAINT
     assert (set(cells(none, "d", "difference")), set(cells(none, "d", "says"))) == ({0.0}, {"alike"})
-    assert (same.most_row, same.most_cell) == (None, None)
+    assert (same.most_changed_row, same.most_changed_cell) == (None, None)
     assert sentences.compared(same).startswith("Nothing differs")
 
 
@@ -116,7 +116,7 @@ def test_words_name_the_row_and_the_cell_that_changed_most():
     row, (i, j) = int(np.nanargmax(found.variation)), divmod(int(np.nanargmax(np.abs(found.difference))), 6)
     looker, said = found.rows[row][0], sentences.compared(found)
 
-    assert (found.most_row, found.most_cell) == (row, (i, j))
+    assert (found.most_changed_row, found.most_changed_cell) == (row, (i, j))
     assert said.startswith(f"The row that differs most is “{CAT[looker]}” ({looker})")
     assert sentences.compared_cell(found, i, j) in said
     assert "Only in B, and left blank: “down” (3)." in said

@@ -72,7 +72,7 @@ def test_many_texts_cost_what_their_runs_compute(model, monkeypatch):
     monkeypatch.setattr(estimates, "A_CALL", 0)
     found = texts.cost(source, lines)
     with FlopCounterMode(display=False) as counter:
-        for _ in texts.runs(source, texts.cut(source, lines)[0]):
+        for _ in texts.runs(source, texts.tokenize(source, lines)[0]):
             pass
 
     assert counter.get_total_flops() / 2 < found.seconds * 1e9 < counter.get_total_flops() * 2

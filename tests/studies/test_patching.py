@@ -42,10 +42,10 @@ def test_where_both_predict_the_same_the_words_that_move_most_are_taken():
     sentences = source.tokenize([A])
     carried = ablation.carried(source, sentences, B, position=3)
     logits = [attnviz.analyze(text, source).prediction.logits[0, 3] for text in (A, B)]
-    assert carried.moved == (logits[0].argmax() == logits[1].argmax())
+    assert carried.same_prediction == (logits[0].argmax() == logits[1].argmax())
     moved = ablation.carried(source, sentences, "the cat sat on the rug", position=-1)
     for one in (carried, moved):
-        if one.moved:
+        if one.same_prediction:
             assert "A and B predict the same word" in one.in_words()
             assert one.before > one.other
 

@@ -16,15 +16,13 @@ from attnviz.core.scoring import ORDER
 
 MOST_TOKENS = 64
 """Maximum number of rows or columns of a table if they are tokens."""
-
 MOST_WIDTH = 512
 """Maximum number of rows or columns of a table if they are dimensions; further dimensions are left out."""
-
 FIRST = slice(0, MOST_TOKENS)
 
 
 def window_positions(window: slice, size: int, what: str) -> range:
-    """Convert a window to positions; raise InputError unless they are consecutive and at most 64."""
+    """Convert a slice of `what` ("queries" or "keys") to positions; raise InputError unless at most 64 in a row."""
     positions = range(*window.indices(size))
     if positions.step != 1:
         raise InputError(f"A window of {what} must be consecutive, first to last; its step is {positions.step}.")
@@ -34,7 +32,7 @@ def window_positions(window: slice, size: int, what: str) -> range:
 
 
 def until(step: Step, stage: str) -> Step:
-    """Return the attention call with its scores computed only up to a stage of `scoring.ORDER`, inclusive."""
+    """Return the call with scores that end after a stage of `scoring.ORDER`: "scale" has no softcap, bias, ..."""
     return replace(step, scoring=step.scoring.until(stage))
 
 
@@ -96,20 +94,16 @@ class Row:
 
 
 def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0, keys: slice = FIRST) -> Row:
-    """Compute all numbers of one query; `keys` are the keys to show.
-
-    Raises:
-        InputError: if there is no such query, head or sentence, `keys` are more than 64, or only the weights of the
-            model are known.
-    """
+    """Compute all numbers of one query, for the `keys` to show; raise InputError if unknown, or for over 64 keys."""
     step = _checked_step(record, site, head, query, sentence)
     positions, rows = window_positions(keys, step.shape[3], "keys"), slice(query, query + 1)
-    window, head_index = slice(positions.start, positions.stop), (slice(sentence, sentence + 1), slice(head, head + 1))
-    # a product of two float32 numbers is exact in float64
-    tensors = {name: getattr(step, name) for name in ("query", "key", "value")}
-    exact = replace(step, **{name: part[head_index].double().expand_as(part) for name, part in tensors.items()})
+    window = slice(positions.start, positions.stop)
+    tensors = {}  # in float64, in which a product of two float32 numbers is exact; only this head is copied
+    for name in ("query", "key", "value"):
+        tensor = getattr(step, name)
+        tensors[name] = tensor[sentence : sentence + 1, head : head + 1].double().expand_as(tensor)
+    exact = replace(step, **tensors)
     q, k, value = exact.query[sentence, head, query], exact.key[sentence, head, window], exact.value[sentence, head]
-
     masked = exact.masked_scores(head, rows, sentence=sentence)[0]
     maximum = float(masked.max()) if len(masked) else -math.inf
     if maximum == -math.inf:
@@ -120,7 +114,6 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
         shifted, weights = masked - maximum, attention.normalize(masked)
         exps, state = shifted.exp(), "nan" if bool(weights.isnan().any()) else "weights"
     scores = {stage: until(exact, stage).scores(head, rows, window, sentence=sentence)[0] for stage in ORDER}
-
     reasons, blocked = step.reasons(head, rows, window, sentence=sentence)
     recorded = step.weights(head, rows, sentence=sentence)[0]
     difference = float((weights - recorded.double()).abs().max()) if len(weights) else 0.0
@@ -178,25 +171,23 @@ def measures(weights: Tensor) -> Measures:
     entropy = torch.special.entr(rows).sum(-1).clamp(min=0)  # rounding may bring a weight slightly above 1
     largest = rows.amax(-1) if rows.shape[-1] else rows.new_zeros(len(rows))
     ordered = rows.sort(-1, descending=True).values
-    rest, tails = ordered[..., 1:], ordered.square().flip(-1).cumsum(-1).flip(-1)
-    off_diagonal = 2 * (ordered[..., :-1].square() * tails[..., 1:]).sum(-1)  # sum of squares
-    diagonal = ordered * torch.cat([rest.sum(-1, keepdim=True), 1 - rest], -1)  # w (1 - w)
-    gradient = (diagonal.square().sum(-1) + off_diagonal).sqrt()
+    squares, smaller = ordered.square(), ordered[..., 1:]
+    sums_of_later_squares = (squares.flip(-1).cumsum(-1).flip(-1))[..., 1:]
+    off_diagonal = 2 * (squares[..., :-1] * sums_of_later_squares).sum(-1)  # Σ (w_i w_j)² over all i != j
+    one_minus_w = torch.cat([smaller.sum(-1, keepdim=True), 1 - smaller], -1)
+    gradient = ((ordered * one_minus_w).square().sum(-1) + off_diagonal).sqrt()
     return Measures(*(float(numbers.mean()) for numbers in (entropy, largest, gradient)))
 
 
 def compare(
     before: Record, after: Record, site: Site, head: int, query: int, *, sentence: int = 0
 ) -> tuple[Measures, Measures, str]:
-    """Measure one row in two runs on the same tokens, and compare the measures in a sentence."""
-    rows = slice(query, query + 1)
-    old, new = (
-        measures(_checked_step(record, site, head, query, sentence).weights(head, rows, sentence=sentence)[0])
-        for record in (before, after)
-    )
-    names = {"entropy": "entropy (nats)", "largest": "largest weight", "gradient": "softmax gradient"}
-    parts = [f"{title} {getattr(old, name):.4g} → {getattr(new, name):.4g}" for name, title in names.items()]
-    return old, new, f"{', '.join(parts).capitalize()}."
+    """Measure the weights of one query in two runs on the same tokens; return both and a comparison in words."""
+    steps = [_checked_step(record, site, head, query, sentence) for record in (before, after)]
+    old, new = (measures(step.weights(head, slice(query, query + 1), sentence=sentence)[0]) for step in steps)
+    titles = {"entropy": "entropy (nats)", "largest": "largest weight", "gradient": "softmax gradient"}
+    changes = [f"{title} {getattr(old, name):.4g} → {getattr(new, name):.4g}" for name, title in titles.items()]
+    return old, new, f"{', '.join(changes).capitalize()}."
 
 
 @dataclass(frozen=True)
@@ -218,7 +209,7 @@ class DotProducts:
 
 
 def dot_product_variance(d_ks: Sequence[int]) -> tuple[DotProducts, ...]:
-    """Measure dot products of 500 random queries with 16 keys each, with and without 1/√d_k; d_k may be 1 to 1,024."""
+    """Measure dot products of 500 random queries with 16 keys each, for several d_k (1 to 1,024), and with 1/√d_k."""
     results = []
     for d_k in d_ks:
         check_whole(f"d_k ({d_k})", d_k, 1, 1024)

@@ -55,7 +55,6 @@ STAGES = {
 }
 """Title, axes and equation of each stage by its key, in order. Every model with known modules has twelve of them; some
 models also adjust queries and keys, cap scores, add a bias to scores, or divide scores by a temperature."""
-
 KEYS = tuple(STAGES)
 """Keys of the stages, as used in links."""
 
@@ -147,30 +146,32 @@ class _CallView:
 
     def table(self, key: str, name: str, axes: tuple[str, str], values: Tensor) -> Matrix:
         """Make a table limited to the window of queries and keys; `values` may contain only the window already."""
+        windows = {"query": self.queries, "key": self.keys}
         shape, positions = [], []
         for dim, axis in enumerate(axes):
-            part = {"query": self.queries, "key": self.keys}.get(axis, range(min(values.shape[dim], MOST_WIDTH)))
-            shape.append(self.sizes[axis] if axis in ("query", "key") else values.shape[dim])
-            positions.append(part)
-            if values.shape[dim] != len(part):
-                values = values.narrow(dim, part.start, len(part))
+            size = values.shape[dim]
+            window = windows.get(axis, range(min(size, MOST_WIDTH)))
+            shape.append(self.sizes[axis] if axis in windows else size)
+            positions.append(window)
+            if size != len(window):
+                values = values.narrow(dim, window.start, len(window))
         return Matrix(key, name, axes, (shape[0], shape[1]), positions[0], positions[1], values)
 
-    def squares(self, stage: str, changed: str, **tables: Tensor) -> Stage:
-        """Make a stage with tables of queries x keys; `tables` has their values by the key of the table."""
+    def cell_stage(self, stage: str, changed: str, **tables: Tensor) -> Stage:
+        """Make a stage with tables of queries x keys; `tables` are their values, (Q, K), by the key of the table."""
         matrices = (self.table(key, key.replace("_", " "), ("query", "key"), values) for key, values in tables.items())
         if (len(self.queries), len(self.keys)) != self.step.shape[2:]:
             changed = f"In the window of {len(self.queries)} queries and {len(self.keys)} keys: {changed}"
         return self.stage(stage, changed, *matrices)
 
     def projected(self, letter: str) -> Tensor:
-        """Project the input of the call to "q", "k" or "v" of all heads, (n, H · d)."""
+        """Compute the queries ("q"), keys ("k") or values ("v") of all heads from the input of the call, (n, H · d)."""
         vectors = self.origin.query_input if letter == "q" else self.origin.key_input
         return getattr(self.origin, f"w_{letter}")(vectors)[self.sentence]
 
 
 def span(values: Tensor) -> str:
-    """Write the range of the finite numbers of a tensor: "-1.2 to 3.4"."""
+    """Write the smallest and largest finite number of a tensor: "-1.2 to 3.4"."""
     finite = values[values.isfinite()]
     return f"{digits(finite.min())} to {digits(finite.max())}" if finite.numel() else "no finite number"
 
@@ -187,7 +188,7 @@ def length(vectors: Tensor) -> str:
 
 
 def _tokens(call: _CallView) -> Iterator[Stage]:
-    """Make the stages from tokens to projections; keys that are other tokens than the queries have separate tables."""
+    """Make the stages from tokens to projections; keys have own tables if they are other tokens than the queries."""
     origin, b, site = call.origin, call.sentence, call.step.site
     words, positions, x = origin.query_tokens.words[b], origin.query_tokens.positions, origin.query_input[b]
     sides = {"query": origin.query_tokens}
@@ -204,7 +205,6 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
             sums.append(call.table(f"embedded_{axis}", f"{axis} tokens + positions", (axis, "d_model"), total))
     vectors = f"{counted(len(words), 'vector')} of {counted(words.shape[1], 'number')}"
     yield call.stage("embedding", f"{counted(len(words), 'token')} became {vectors}.", *tokens)
-
     embedded = words if positions is None else words + positions
     if positions is None:
         yield call.stage("position", missing=origin.query_tokens.note)
@@ -212,16 +212,14 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
         lengths = f"vectors of length {length(words)} (on average)"
         lengths = f"Positions of length {length(positions)} were added to {lengths}."
         yield call.stage("position", lengths, *sums)
-
-    parts = [counted(site.layer, "layer")] if site.layer > 0 else []
-    parts += ["the self-attention of this layer"] if site.kind == "cross" else []
-    parts += ["a normalization"] if origin.is_normalized else []
+    causes = [counted(site.layer, "layer")] if site.layer > 0 else []
+    causes += ["the self-attention of this layer"] if site.kind == "cross" else []
+    causes += ["a normalization"] if origin.is_normalized else []
     changed = f"Vectors of length {length(embedded)} on average became vectors of length {length(x)}"
-    changed += f" by {', '.join(parts)}." if parts else "."
+    changed += f" by {', '.join(causes)}." if causes else "."
     if torch.equal(x, embedded):
         changed = "No number changed: the first layer reads the vectors as they are."
     yield call.stage("input", changed, *inputs)
-
     heads, sizes = call.step.num_heads, call.sizes
     tables = []
     for letter, axis, width in (("q", "query", "d_k"), ("k", "key", "d_k"), ("v", "key", "d_v")):
@@ -232,17 +230,18 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
             row = bias.chunk(heads)[call.head].unsqueeze(0)
             tables.append(call.table(f"b_{letter}", f"bias of {name}, head {call.head}", ("1", width), row))
         tables.append(call.table(f"{letter}_all", f"{name} of all heads", (axis, f"H·{width}"), call.projected(letter)))
-    by = f"three matrices of {sizes['d_model']} x {sizes['H·d_k']}: Q, K and V of all heads at once"
+    matrices = f"three matrices of {sizes['d_model']} x {sizes['H·d_k']}: Q, K and V of all heads at once"
     biases = "No bias was" if origin.w_q.bias is None else "A bias was"
-    yield call.stage("project", f"Vectors were multiplied by {by}. {biases} added.", *tables)
+    yield call.stage("project", f"Vectors were multiplied by {matrices}. {biases} added.", *tables)
 
 
 def _heads(call: _CallView) -> Iterator[Stage]:
-    """Make the stages with the vectors of one head: as projected, and as passed to attention."""
+    """Make the stages "split", the projected vectors of one head, and "adjust", if the call then changes them."""
     step, origin, index, d_k = call.step, call.origin, (call.sentence, call.head), call.sizes["d_k"]
     is_adjusted = origin is not None and origin.is_adjusted
-    query, key = step.query[index], step.key[index]
-    q, k = (call.projected(x).chunk(step.num_heads, -1)[call.head] for x in "qk") if is_adjusted else (query, key)
+    query, key = q, k = step.query[index], step.key[index]
+    if is_adjusted:  # before the adjustment
+        q, k = (call.projected(letter).chunk(step.num_heads, -1)[call.head] for letter in "qk")
     tables = [
         call.table("q", "Q", ("query", "d_k"), q),
         call.table("k", "K", ("key", "d_k"), k),
@@ -253,7 +252,6 @@ def _heads(call: _CallView) -> Iterator[Stage]:
     changed = f"Attention is given {heads}; this is head {call.head}"
     changed += "." if origin is None else f": {columns}."
     yield call.stage("split", changed, *tables)
-
     if not is_adjusted:
         return
     tables = [
@@ -267,54 +265,50 @@ def _heads(call: _CallView) -> Iterator[Stage]:
 
 
 def _scores(call: _CallView) -> Iterator[Stage]:
-    """Make the stages with the scores of the window, in the order of `scoring.ORDER`."""
-    step, text = call.step, {"sentence": call.sentence}
-    scoring, d_k = step.scoring, call.sizes["d_k"]
+    """Make the stages from dot products to scores of the window, in the order of `scoring.ORDER`."""
+    step, scoring, d_k = call.step, call.step.scoring, call.sizes["d_k"]
     products, scaled, capped, biased, scores = (
-        until(step, stage).scores(call.head, *call.window, **text) for stage in ORDER
+        until(step, stage).scores(call.head, *call.window, sentence=call.sentence) for stage in ORDER
     )
     pairs, terms = counted(products.numel(), "dot product"), counted(d_k, "product")
     changed = f"{pairs} of {terms} each: {span(products)}, standard deviation {deviation(products)}."
-    yield call.squares("products", changed, products=products)
-
+    yield call.cell_stage("products", changed, products=products)
     is_root = math.isclose(scoring.scale, d_k**-0.5)
     factor = f"{digits(scoring.scale)} ({'' if is_root else 'not '}1/√{d_k})"
     spread = f"the standard deviation went from {deviation(products)} to {deviation(scaled)}"
-    stage = call.squares("scale", f"Every product was multiplied by {factor}: {spread}.", scaled=scaled)
+    stage = call.cell_stage("scale", f"Every product was multiplied by {factor}: {spread}.", scaled=scaled)
     yield stage if is_root else replace(stage, equation=rf"S = {scoring.scale:.4g} \, Q K^\top")
-
     if scoring.softcap is not None:
         changed = f"Scores stay within ±{digits(scoring.softcap)}: {span(scaled)} became {span(capped)}."
-        yield call.squares("softcap", changed, capped=capped)
+        yield call.cell_stage("softcap", changed, capped=capped)
     if scoring.bias:
         bias_alone = replace(until(step, "bias"), query=torch.zeros_like(step.query))  # all products are 0
-        added = bias_alone.scores(call.head, *call.window, **text)
+        added = bias_alone.scores(call.head, *call.window, sentence=call.sentence)
         cells = f"{int((added != 0).sum())} of {counted(added.numel(), 'score')}"
         changed = f"{span(added)} was added; {cells} changed."
-        yield call.squares("bias", changed, biased=biased, added=added)
+        yield call.cell_stage("bias", changed, biased=biased, added=added)
     if scoring.temperature != 1:
         changed = f"Scores were divided by {digits(scoring.temperature)}: {span(biased)} became {span(scores)}."
-        yield call.squares("temperature", changed, tempered=scores)
+        yield call.cell_stage("temperature", changed, tempered=scores)
 
 
 def _weights(call: _CallView) -> Iterator[Stage]:
     """Make the stages with the mask and the weights, which are known for every model."""
-    step, rows, where = call.step, call.window[0], {"sentence": call.sentence}
-    allowed = step.may_attend(call.head, *call.window, **where)
+    step, rows, text = call.step, call.window[0], {"sentence": call.sentence}
+    allowed = step.may_attend(call.head, *call.window, **text)
     if step.mask is not None and step.mixing == "softmax":
-        masked = step.masked_scores(call.head, *call.window, **where)
+        masked = step.masked_scores(call.head, *call.window, **text)
         cells = f"{int((~allowed).sum())} of {counted(allowed.numel(), 'cell')} were replaced by −∞"
         changed = f"{cells}; {int(allowed.sum())} stay as they are."
-        yield call.squares("mask", changed, masked=masked, may_attend=allowed)
-
-    weights = step.weights(call.head, rows, **where)
-    empty = int(step.empty_queries(call.head, **where)[rows].sum())
-    left = f" {counted(empty, 'row')} with no key left: '{step.scoring.empty_rows}'." if empty else ""
+        yield call.cell_stage("mask", changed, masked=masked, may_attend=allowed)
+    weights = step.weights(call.head, rows, **text)
+    num_empty = int(step.empty_queries(call.head, **text)[rows].sum())
+    empty = f" {counted(num_empty, 'row')} with no key left: '{step.scoring.empty_rows}'." if num_empty else ""
     largest = digits(weights.nan_to_num().max()) if weights.numel() else "0"
-    changed = f"Each row became weights between 0 and 1 that sum to 1; the largest is {largest}.{left}"
+    changed = f"Each row became weights between 0 and 1 that sum to 1; the largest is {largest}.{empty}"
     table = call.table("weights", "weights", ("query", "key"), weights)
     if step.linear:
-        changed = f"{step.linear.rule}: the weights go from {span(weights)}.{left} {step.linear.before}".rstrip()
+        changed = f"{step.linear.rule}: the weights go from {span(weights)}.{empty} {step.linear.before}".rstrip()
         table = call.table("mixing", "mixing weights", ("query", "key"), weights)
     blocked = None if step.mask is None else ~allowed & (table.values == 0)  # rows without an open key may have weights
     stage = call.stage("softmax", f"{changed[:1].upper()}{changed[1:]}", replace(table, blocked=blocked))
@@ -327,12 +321,11 @@ def _outputs(call: _CallView) -> Iterator[Stage]:
     """Make the stages with the output of the head, of all heads concatenated and, if known, of the layer."""
     step, sizes, value = call.step, call.sizes, call.step.value[call.sentence, call.head]
     output = step.weights(call.head, call.window[0], sentence=call.sentence).to(value.dtype) @ value
-    is_taken = step.taken is not None and not bool(step.taken[call.sentence, call.head].isnan().all())
-    taken = " The run then replaced this output by that of another text." if is_taken else ""
+    is_patched = step.taken is not None and not bool(step.taken[call.sentence, call.head].isnan().all())
+    patched = " The run then replaced this output by that of another text." if is_patched else ""
     values = f"{counted(sizes['K'], 'value')} of {counted(sizes['d_v'], 'number')}"
-    changed = f"For each query {values} were multiplied by its weights and added: {span(output)}.{taken}"
+    changed = f"For each query {values} were multiplied by its weights and added: {span(output)}.{patched}"
     yield call.stage("values", changed, call.table("output", f"O of head {call.head}", ("query", "d_v"), output))
-
     off = [str(head) for head in range(step.num_heads) if step.is_off(head, sentence=call.sentence)]
     zeros = f" Heads that are off give zeros: {', '.join(off)}." if off else ""
     outputs = f"{counted(step.num_heads, 'output')} of {counted(sizes['d_v'], 'number')}"
@@ -341,7 +334,6 @@ def _outputs(call: _CallView) -> Iterator[Stage]:
         [step.output(head, call.window[0], sentence=call.sentence) for head in range(step.num_heads)], -1
     )
     yield call.stage("concat", changed, call.table("concat", "Concat(O)", ("query", "H·d_v"), joined))
-
     if call.origin is None:
         return
     w_o, weight = call.origin.w_o, call.origin.head_weight("w_o", call.head, step.num_heads)
@@ -349,9 +341,9 @@ def _outputs(call: _CallView) -> Iterator[Stage]:
     if w_o.bias is not None:
         tables.append(call.table("b_o", "output bias", ("1", "d_model"), w_o.bias.unsqueeze(0)))
     y, y_of_head = w_o(joined), joined.chunk(step.num_heads, -1)[call.head].to(weight.dtype) @ weight
-    became = f"{sizes['H·d_v']} numbers of all heads became {sizes['d_model']} for each query"
+    changed = f"{sizes['H·d_v']} numbers of all heads became {sizes['d_model']} for each query"
     lengths = f"a vector of length {length(y)} on average; head {call.head} alone would give length {length(y_of_head)}"
-    yield call.stage("output", f"{became}: {lengths}.", *tables, call.table("y", "Y", ("query", "d_model"), y))
+    yield call.stage("output", f"{changed}: {lengths}.", *tables, call.table("y", "Y", ("query", "d_model"), y))
 
 
 def chain(
@@ -366,13 +358,12 @@ def chain(
 ) -> tuple[Stage, ...]:
     """Compute one head of one attention call stage by stage, with the numbers of its run.
 
+    Returns all stages, always the same ones. A stage that the model does not have or show has the reason in `missing`.
+
     Args:
         record: a run of `source`.
         source: source whose `origin` returns the input and projections of the call; None if unknown.
         queries, keys: tokens to show in the tables, at most 64 of each.
-
-    Returns:
-        All stages, always the same ones. A stage that the model does not have or show has the reason in `missing`.
     """
     step = record.step(site)
     step.empty_queries(head, sentence=sentence)  # raises if there is no such head or sentence
@@ -380,17 +371,17 @@ def chain(
     origin = source.origin(record, site) if source is not None and has_scores else None
     windows = window_positions(queries, step.shape[2], "queries"), window_positions(keys, step.shape[3], "keys")
     call = _CallView(record, step, origin, head, sentence, *windows)
-    parts = [_weights]
-    parts += [] if record.read_only else [_heads, _outputs]
-    parts += [_scores] if has_scores else []
-    parts += [] if origin is None else [_tokens]
-    stages = {stage.key: stage for part in parts for stage in part(call)}
-    unknown, missing = NOT_TAKEN_APART, NOT_USED
+    makers = [_weights]
+    makers += [] if record.read_only else [_heads, _outputs]
+    makers += [_scores] if has_scores else []
+    makers += [] if origin is None else [_tokens]
+    stages = {stage.key: stage for make_stages in makers for stage in make_stages(call)}
+    unknown, not_used = NOT_TAKEN_APART, NOT_USED
     if record.read_only:
-        unknown, missing = READ_ONLY, {"mask": NOT_USED["mask"]}
+        unknown, not_used = READ_ONLY, {"mask": NOT_USED["mask"]}
     elif step.linear:
-        missing = dict.fromkeys(("adjust", *KEYS[KEYS.index("products") : KEYS.index("softmax")]), LINEAR)
-    return tuple(stages.get(key) or call.stage(key, missing=missing.get(key, unknown)) for key in KEYS)
+        not_used = dict.fromkeys(("adjust", *KEYS[KEYS.index("products") : KEYS.index("softmax")]), LINEAR)
+    return tuple(stages.get(key) or call.stage(key, missing=not_used.get(key, unknown)) for key in KEYS)
 
 
 def values_stage(row: Row, num_keys: int) -> Stage:
@@ -433,7 +424,7 @@ def row_stage(worked: Row, step: Step) -> Stage:
 
 
 def _key_table(name: str, numbers: Tensor, row: Row, num_keys: int, axis: str = "1") -> Matrix:
-    """Make a table with a row of numbers, or a single number, for each key."""
+    """Make a table with a row for each key shown: `numbers` are (keys,) or (keys, width), with a name for `axis`."""
     width = 1 if numbers.dim() == 1 else numbers.shape[1]
     return Matrix(name, name, ("key", axis), (num_keys, width), row.keys, range(width), numbers.reshape(-1, width))
 

@@ -14,7 +14,7 @@ import torch
 
 from attnviz import analysis, api, figures
 from attnviz.analysis import sentences
-from attnviz.analysis.align import SAME, AlignedPair, Side, beside, compare_in_tiles, first_moved, written
+from attnviz.analysis.align import SAME, AlignedPair, Side, beside, compare_in_tiles, first_changed, in_decoder
 from attnviz.analysis.heads import farthest
 from attnviz.charts.axes import size_beside
 from attnviz.core.edits import Edits, Site
@@ -290,7 +290,7 @@ def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSid
     edits = Edits() if source.read_only else replace(context.edits, taken=(), heads_off=frozenset())
     request = Request(texts, pictures=context.request.pictures[:1], edits=edits)
     record = cache.record(source, request)
-    same_texts = [site for site in record.sites if written(record, site) == written(context.record, context.site)]
+    same_texts = [site for site in record.sites if in_decoder(record, site) == in_decoder(context.record, context.site)]
     sites = [site for site in same_texts if site.kind == context.site.kind] or same_texts or list(record.sites)
     site = context.site if context.site in sites else sites[-1]
     head = context.head if isinstance(context.head, str) else min(context.head, source.num_heads - 1)
@@ -310,14 +310,14 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
         pair = beside(*sides, _cached_comparison)
         cost = _cost(pair)
         if cost is not None:
-            cache.worked(compare_in_tiles, *pair.measured(), cost=cost)
+            cache.worked(compare_in_tiles, *pair.measure_arguments(), cost=cost)
     except InputError as error:
         _predictions(context, b, None)
         note(f"{error} They are shown side by side.", "notice")
         return _side_by_side(context, *sides)
     _predictions(context, b, pair)
     cell = _grid_cell(pair, context.cell)
-    if pair.most_cell is None:
+    if pair.most_changed_cell is None:
         _explain_no_change(context, b, pair)
     figure = figures.difference(pair, selected=cell, dark=context.dark, cost=cost)
 
@@ -333,11 +333,11 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
             put(cell=None if now()["cell"] == chosen else chosen)
 
     picture(figure, "difference", select="cell", on_click=select_cell, on_escape=lambda: put(cell=None))
-    target = cell or pair.most_cell
+    target = cell or pair.most_changed_cell
     if target is not None:
         most = "" if cell else "Largest difference: "
         in_words(f"{most}{sentences.compared_cell(pair, *target)}")
-    if pair.most_cell is not None:
+    if pair.most_changed_cell is not None:
         quiet(sentences.compared(pair, with_cell=cell is not None))
     numbers(figure, "difference")
     return {"A, B and their difference": figure}
@@ -412,7 +412,7 @@ def _explain_no_change(context: Context, b: ComparedSide, pair: AlignedPair) -> 
         return
     cost = estimate.of_all_maps(context.record)
     records = context.before, context.record
-    changed_head = cache.worked(first_moved, *records, sentence=context.sentence, least=SAME, cost=cost)
+    changed_head = cache.worked(first_changed, *records, sentence=context.sentence, least=SAME, cost=cost)
     why = f"The edits do not change the weights of {context.site}."
     if context.edits.off(context.site):
         why = "Switching a head off does not change its weights; only its output is set to zero."

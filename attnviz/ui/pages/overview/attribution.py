@@ -10,7 +10,7 @@ from attnviz.analysis import rollout as tracing
 from attnviz.analysis import sentences
 from attnviz.analysis.lens import stages
 from attnviz.analysis.relevance import IntegratedGradients, Relevance
-from attnviz.analysis.rollout import Mixed
+from attnviz.analysis.rollout import MixingMatrices
 from attnviz.core.display import visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
@@ -66,8 +66,8 @@ def contributions(context: Context) -> dict[str, Figure]:
     with answer:
         added = analysis.contributions(record, **word)
         large(added.in_words(falls))
-        if added.most is not None:
-            opener(*added.most)
+        if added.strongest_head is not None:
+            opener(*added.strongest_head)
     _method(
         "A part adds its vector, divided like the whole sum by the last norm, times the word's column of the "
         "unembedding; a head's vector is its output times its part of W_O. All parts sum to the logit. Effects "
@@ -259,7 +259,7 @@ def _trace(context: Context, last: Site, position: int) -> Traced | None:
     return Traced(record, mixed, last.layer, {position: rows[0].numpy()})
 
 
-def _mix_and_rollout(record: Record, kind: str, sentence: int) -> tuple[Mixed, np.ndarray]:
+def _mix_and_rollout(record: Record, kind: str, sentence: int) -> tuple[MixingMatrices, np.ndarray]:
     mixed = tracing.mixed(record, kind, sentence=sentence)
     return mixed, tracing.rollout(mixed).numpy()
 
