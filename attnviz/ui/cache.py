@@ -106,7 +106,7 @@ def _note_death(reference: weakref.ref, deaths: Event = _has_deaths) -> None:  #
     deaths.set()
 
 
-def forget_the_dead() -> None:
+def drop_dead_keys() -> None:
     """Drop cached values whose keys refer to deleted records, because they cannot be requested again."""
     while _has_deaths.is_set():  # a dropped value may have held the last reference to another record
         _has_deaths.clear()

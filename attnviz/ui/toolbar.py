@@ -28,7 +28,7 @@ from attnviz.sources.cards import Behavior
 from attnviz.sources.estimate import Estimate
 from attnviz.tokenizers.vocabulary import UNKNOWN
 from attnviz.ui import cache, edits
-from attnviz.ui.request import complain, control, now, put, redo, session, undo
+from attnviz.ui.request import control, now, put, redo, session, show_link_errors, undo
 from attnviz.ui.text import note
 
 RULES = {rule.keyword: rule for rule in composable()}
@@ -239,7 +239,7 @@ def toolbar(source: Source, request: Request) -> Context:
         export = st.container(width="content", key="export")
     with st.container(**ROW, key="changes"):
         edits.chips(source)
-    complain()
+    show_link_errors()
     return context_of(source, request, export)
 
 
@@ -298,7 +298,7 @@ def drop_missing(source: Source, request: Request) -> Request:
         except InputError as error:
             complaints.append(f"The answer in the link was left out: {error}")
             choices, request = choices.put(answer=()), replace(request, answer=())
-    current.choices, current.complaints = choices, (*current.complaints, *complaints)
+    current.choices, current.link_errors = choices, (*current.link_errors, *complaints)
     return request
 
 

@@ -126,7 +126,7 @@ def masks_page():
     from attnviz.ui.pages.masks import page
     from attnviz.ui.request import now
 
-    request.arrive({})
+    request.read_address({})
     source = cache.source(now()["model"], None)
     try:
         with runs.place("page"):

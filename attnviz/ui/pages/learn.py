@@ -18,7 +18,7 @@ from attnviz.sources.base import Source
 from attnviz.ui import cache, predictions
 from attnviz.ui.pages.heads import active_heads
 from attnviz.ui.picture import picture
-from attnviz.ui.request import allowed, change, complain, control, now, open_page, put, session
+from attnviz.ui.request import change, control, now, open_page, put, session, show_link_errors, valid_choice
 from attnviz.ui.text import block, heading, in_words, quiet, table
 from attnviz.ui.toolbar import Context, context_of, select, training_step
 
@@ -47,7 +47,7 @@ def page(source: Source, request: Request) -> None:
         st.rerun()
     chapter = course.steps[number - 1]
     _chapters(number)
-    complain()
+    show_link_errors()
     context = context_of(source, request, st.empty())
     left, pictures, right = st.columns([1.2, 1.7, 1], gap="medium")
     with left:
@@ -213,7 +213,7 @@ def _row(context: Context) -> None:
 
 def _d_k(context: Context) -> None:
     """Draw statistics of random queries and keys for a chosen d_k, with and without scaling."""
-    usual = int(allowed("number", [*map(str, WIDTHS)], "16"))
+    usual = int(valid_choice("number", [*map(str, WIDTHS)], "16"))
     options = {"value": usual, "step": lambda choices, width: choices.put(number=str(width))}
     d_k = control(st.select_slider, "dₖ", "number", WIDTHS, **options)
     (products,) = _cached_variance((d_k,))

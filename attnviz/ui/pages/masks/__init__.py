@@ -22,7 +22,7 @@ from attnviz.ui import export_menu
 from attnviz.ui.edits import EMPTY
 from attnviz.ui.pages.masks import check, rules
 from attnviz.ui.picture import numbers, picture
-from attnviz.ui.request import allowed, control, now, put, session
+from attnviz.ui.request import control, now, put, session, valid_choice
 from attnviz.ui.text import in_words, note, quiet
 from attnviz.ui.toolbar import ROW, Context, drop_outside, select, toolbar
 
@@ -43,7 +43,7 @@ MOST_COMPARED = 1024
 def page(source: Source, request: Request) -> None:
     """Draw the page; for the user's own model it opens on “Check this model”."""
     context, first = toolbar(source, request), "model" if isinstance(source, Wrapped) else "compose"
-    lab = allowed("lab", (*PARTS, *check.ARRAYS), first)
+    lab = valid_choice("lab", (*PARTS, *check.ARRAYS), first)
     part, paint = lab.partition(" ")[0], False
     options = {"value": part, "visible": False, "format_func": PARTS.get, "required": True}
     with st.container(**ROW):
@@ -173,7 +173,7 @@ def _drag(act, over: dict) -> None:
 
 def _code(context: Context, mask: Mask) -> None:
     """Draw the mask as code to copy, in a closed expander."""
-    library = allowed("library", LIBRARIES)
+    library = valid_choice("library", LIBRARIES)
     fold = st.expander("The mask as code", on_change="rerun", key="mask as code", expanded=library is not None)
     if not fold.open:
         return

@@ -26,7 +26,7 @@ from attnviz.studies import gradients as studies
 from attnviz.ui import budget, cache, runs
 from attnviz.ui.pages.overview.heads import choose, each_off, opener
 from attnviz.ui.picture import numbers, picture
-from attnviz.ui.request import allowed, choice, control, now, put
+from attnviz.ui.request import choice, control, now, put, valid_choice
 from attnviz.ui.text import in_words, large, quiet
 from attnviz.ui.toolbar import Context
 
@@ -168,7 +168,7 @@ def lens(context: Context) -> dict[str, Figure]:
     first = position // MOST_POSITIONS * MOST_POSITIONS
     columns = slice(first, min(record.read[context.sentence].length, first + MOST_POSITIONS))
     last, style = len(stages(record)) - 1, {"sentence": context.sentence, "dark": context.dark}
-    row = int(allowed("stage", [str(stage) for stage in range(1 if is_head else last + 1)], "0"))
+    row = int(valid_choice("stage", [str(stage) for stage in range(1 if is_head else last + 1)], "0"))
     options = {"columns": columns, "selected": (row, position), **style}
     if is_head:
         quiet(f"Which words does {context.site.head(context.head)} make more or less probable after each token?")

@@ -24,7 +24,7 @@ from attnviz.studies import texts
 from attnviz.ui import cache, runs
 from attnviz.ui.pages.overview.heads import TITLES, choose_row, columns_of, metrics
 from attnviz.ui.picture import numbers, picture
-from attnviz.ui.request import allowed, choice, open_page
+from attnviz.ui.request import choice, open_page, valid_choice
 from attnviz.ui.text import heading, large, note, quiet
 from attnviz.ui.toolbar import Context, in_general
 
@@ -91,7 +91,7 @@ def _choose_atlas(source: Source) -> Atlas | None:
         elif opened.plan.model == source.id and opened.plan.settings.get("step") == source.step:
             atlases[folder.name] = opened
     if len(atlases) < 2:
-        allowed("library", [*atlases])
+        valid_choice("library", [*atlases])
         return next(iter(atlases.values()), None)
 
     titles = {name: f"{name}: {opened.texts:,} texts" for name, opened in atlases.items()}

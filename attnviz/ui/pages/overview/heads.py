@@ -18,7 +18,7 @@ from attnviz.studies import ablation
 from attnviz.studies.ablation import Sweep
 from attnviz.ui import budget, cache, runs, streamlit_internals
 from attnviz.ui.picture import numbers, picture
-from attnviz.ui.request import allowed, choice, control, now, open_page, put, session
+from attnviz.ui.request import choice, control, now, open_page, put, session, valid_choice
 from attnviz.ui.text import large, quiet, table
 from attnviz.ui.toolbar import Context
 
@@ -116,7 +116,7 @@ def _controls(context: Context) -> tuple[str, str, str | None]:
                 format_func=lambda name: f"Order: {TITLES.get(name, name)}",
             )
             picker = {"index": None, "placeholder": "All roles", "format_func": ONLY.get}
-            picker["value"] = allowed("role", options)
+            picker["value"] = valid_choice("role", options)
             only = control(st.selectbox, "Only heads of this role", "role", options, visible=False, **picker)
     return form, by, only
 
