@@ -281,7 +281,7 @@ def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSid
         help="A model from the list, or the name or folder of any other: gpt2, org/name, org/name@revision.",
         width=260,
     )
-    if (source := inputs.opened(name)) is None:
+    if (source := inputs.open_model(name)) is None:
         return None
     if (source.reads in TEXTLESS) != (context.source.reads in TEXTLESS):
         reads = source.reads if source.reads in TEXTLESS else context.source.reads

@@ -19,7 +19,7 @@ from attnviz.mask_formats import mask_format
 from attnviz.sources.base import Source
 from attnviz.sources.wrapped import Wrapped
 from attnviz.ui import export_menu
-from attnviz.ui.edits import EMPTY
+from attnviz.ui.edits import EMPTY_ROW_TITLES
 from attnviz.ui.pages.masks import check, rules
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import control, now, put, session, valid_choice
@@ -127,7 +127,7 @@ def _empty_rows(context: Context, mask: Mask) -> None:
     if rows:
         note(f"{counted(rows, 'fully masked row')}.", "notice")
     if (rows or now()["empty"] != EMPTY_ROWS[0]) and not context.source.read_only:
-        options = {"part": "of the page", "format_func": EMPTY.get, "required": True}
+        options = {"part": "of the page", "format_func": EMPTY_ROW_TITLES.get, "required": True}
         control(st.segmented_control, "A fully masked row gets", "empty", EMPTY_ROWS, **options)
 
 
