@@ -114,21 +114,14 @@ def _model(source: Source | None) -> None:
     if model_loading.allowed() is None:  # this server loads any model
         loaded.append(OTHER)
     names = dict.fromkeys([*api.OFFERED, *shipped, *loaded, *FOR_LEARNING, now()["model"]])
-    control(
-        st.selectbox,
-        "Model",
-        "model",
-        [*names],
-        step=_with_model,
-        visible=False,
-        format_func=lambda name: "Another model …" if name == OTHER else model_title(name),
-        accept_new_options=True,
-        width=180,
-    )
+    options = {"step": _with_model, "visible": False, "accept_new_options": True, "width": 180}
+    control(st.selectbox, "Model", "model", [*names], format_func=model_title, **options)
 
 
 def model_title(name: str) -> str:
     """Title of a model in a list."""
+    if name == OTHER:
+        return "Another model …"
     if name in api.SOURCES and api.SOURCES[name].title:
         return api.SOURCES[name].title
     return name.removeprefix(files.PREFIX) if _needs_no_loading(name) else model_loading.title(name)
@@ -193,29 +186,20 @@ def _text(source: Source, text: str) -> None:
         quiet(f"{visible_text(text[:1000])} … ({len(text):,} characters)")
         return
     with st.container(key="box"):
-        control(
-            st.text_area,
-            "Text",
-            "text",
-            value=without_surrogates(text),
-            step=lambda choices, typed: _with_text(choices, typed or ""),
-            visible=False,
-            height="content",
-            placeholder="Type a sentence",
-            disabled=fixed,
-        )
+        value = {"value": without_surrogates(text), "step": lambda choices, typed: _with_text(choices, typed or "")}
+        options = {"visible": False, "height": "content", "placeholder": "Type a sentence", "disabled": fixed}
+        control(st.text_area, "Text", "text", **value, **options)
     if source.writes and not fixed:
         with st.container(key="target-box"):
             widget = st.text_area if _by_line(text) else st.text_input
             control(widget, "Target", "target", visible=False, placeholder="Target: the model's own output")
     if not fixed:
-        st.menu_button(
-            "Examples",
-            examples,
-            key="example",
-            format_func=lambda example: literal(example.replace("\n", " / ")[:60]),
-            on_click=lambda: change(lambda choices: _with_text(choices, st.session_state["example"])),
-        )
+
+        def use_example() -> None:
+            change(lambda choices: _with_text(choices, st.session_state["example"]))
+
+        options = {"key": "example", "format_func": lambda example: literal(example.replace("\n", " / ")[:60])}
+        st.menu_button("Examples", examples, on_click=use_example, **options)
 
 
 def _examples(source: Source) -> list[str]:
@@ -273,13 +257,9 @@ def _note_unknown_words(source: Source, lines: tuple[str, ...]) -> None:
     note(f"This model knows {num_known} of {len(words)} words: it reads <unk> instead of the others.", "notice")
     other_models = [name for name in (*model_loading.listed(), "scratch") if name != now()["model"]]
     if other_models:
-        st.button(
-            f"Use {model_title(other_models[0])}, which reads any text",
-            key="reads any",
-            icon=":material/translate:",
-            on_click=change,
-            args=(lambda choices: _with_model(choices, other_models[0]),),
-        )
+        title = f"Use {model_title(other_models[0])}, which reads any text"
+        action = {"on_click": change, "args": (lambda choices: _with_model(choices, other_models[0]),)}
+        st.button(title, key="reads any", icon=":material/translate:", **action)
 
 
 def offer_shorter(error: TooLong, source: Source, request: Request) -> None:

@@ -128,7 +128,7 @@ def _place(name: str) -> ModelLocation:
     """
     memory = session().memory
     if ("place", name) not in memory:
-        memory["place", name] = runs.get(("find", name), partial(hub.find, name), Loading(name), jobs=runs.LOADS)
+        memory["place", name] = runs.wait_for(("find", name), partial(hub.find, name), Loading(name), jobs=runs.LOADS)
     return memory["place", name]
 
 
@@ -142,7 +142,7 @@ def _source(name: str) -> Source:
     key, load = ("model", name), partial(_load, name)
     if key in cache.SHARED:
         return cache.SHARED.get(key, load)
-    return runs.get(key, partial(cache.SHARED.get, key, load), Loading(name), jobs=runs.LOADS)
+    return runs.wait_for(key, partial(cache.SHARED.get, key, load), Loading(name), jobs=runs.LOADS)
 
 
 def _load(name: str) -> Source:

@@ -102,7 +102,7 @@ class _Snippet:
     def _record(self, record: Record) -> str:
         """Return the variable name of a record; the first use also adds the line that creates the record."""
         if not any(other is record for other in self.records):
-            source, request = self._source(cache.maker(record)), record.request
+            source, request = self._source(cache.source_of(record)), record.request
             shared = (other for other in self.records if record.targets and other.targets is record.targets)
             first_run = next(shared, None)  # its decoder's words are the decoder input of this run
             prompt, edits = self._prompt(request), [] if record.edits == Edits() else [self.value(record.edits)]

@@ -115,7 +115,7 @@ def _show_generation(source: Source, job: AnswerJob) -> None:
     tokens = len(cache.sentences(source, job.request)[0].tokens) + job.count
     cost = estimate(source, min(tokens, source.longest or tokens), job.request.edits)
     try:
-        ids = cache.worked(_generate, source, job, cost=cost, runs_model=source, unit="tokens", writes=True)
+        ids = cache.result_of(_generate, source, job, cost=cost, runs_model=source, unit="tokens", writes=True)
     except AttnvizError as error:
         note(str(error), "notice")
         ids = None

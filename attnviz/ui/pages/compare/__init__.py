@@ -69,7 +69,7 @@ class ComparedSide(Context):
         if not self.reads:
             return self.record
         lines, cost = self.record.sentences, budget.cost(self.source, self.record.sentences, self.edits)
-        return cache.worked(_run, self.source, lines, self.edits, self.reads, cost=cost, runs_model=self.source)
+        return cache.result_of(_run, self.source, lines, self.edits, self.reads, cost=cost, runs_model=self.source)
 
     @property
     def before(self) -> Record | None:
@@ -310,7 +310,7 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
         pair = beside(*sides, _cached_comparison)
         cost = _cost(pair)
         if cost is not None:
-            cache.worked(compare_in_tiles, *pair.measured(), cost=cost)
+            cache.result_of(compare_in_tiles, *pair.measured(), cost=cost)
     except InputError as error:
         _predictions(context, b, None)
         note(f"{error} They are shown side by side.", "notice")
@@ -412,7 +412,7 @@ def _explain_no_change(context: Context, b: ComparedSide, pair: AlignedPair) -> 
         return
     cost = estimate.of_all_maps(context.record)
     records = context.before, context.record
-    changed_head = cache.worked(first_moved, *records, sentence=context.sentence, least=SAME, cost=cost)
+    changed_head = cache.result_of(first_moved, *records, sentence=context.sentence, least=SAME, cost=cost)
     why = f"The edits do not change the weights of {context.site}."
     if context.edits.off(context.site):
         why = "Switching a head off does not change its weights; only its output is set to zero."
@@ -435,7 +435,7 @@ def _different_heads(context: Context) -> None:
     if not isinstance(context.head, int):
         return
     cost = estimate.of_all_maps(context.record)
-    heads = cache.worked(farthest, context.record, context.site, context.head, sentence=context.sentence, cost=cost)
+    heads = cache.result_of(farthest, context.record, context.site, context.head, sentence=context.sentence, cost=cost)
     if not heads:
         return
     heading(f"Heads that differ most from {context.site.head(context.head)}")

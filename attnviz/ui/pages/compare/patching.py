@@ -111,7 +111,7 @@ def _effect_map(context: Context, text: str) -> None:
         return
     options = {"position": position, "targets": cache.targets(*run), "unit": "heads", "count": count}
     study = measure_carried, source, sentences, text, request.edits, part
-    carried = cache.worked(*study, cost=cost, runs_model=source, **options)
+    carried = cache.result_of(*study, cost=cost, runs_model=source, **options)
     focused = (context.site, context.head)
     figure = figures.carried(cache.record(*run), carried, focused=focused, dark=context.dark)
     in_words(carried.in_words())

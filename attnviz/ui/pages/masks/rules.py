@@ -262,8 +262,7 @@ def number(context: Context) -> int:
 
 def built_in(context: Context) -> Mask | None:
     """Return the built-in mask of the model at the call in view; None if there is none."""
-    original = context.record if context.before is None else context.before
-    return _mask_of_call(original, context.site, number(context), context.sentence)
+    return _mask_of_call(context.original, context.site, number(context), context.sentence)
 
 
 def acting_mask(context: Context) -> Mask:

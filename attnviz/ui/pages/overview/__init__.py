@@ -51,10 +51,10 @@ def circuits(context: Context) -> dict[str, Figure]:
     source = context.source
     quiet("What heads can read from each other and write, from the weights alone, without a text (Elhage et al. 2021).")
     search = Estimate(1, 0.0, 0, 0, unit="heads")
-    cost = cache.worked(_cost, source, cost=search, runs_model=source, unit="searches for projections")
+    cost = cache.result_of(_cost, source, cost=search, runs_model=source, unit="searches for projections")
     if not runs.is_requested("measure circuits", source, cost, "Measure circuits"):
         return {}
-    measured = cache.worked(_circuits, source, cost=cost, runs_model=source)
+    measured = cache.result_of(_circuits, source, cost=cost, runs_model=source)
     names = [name for name in NUMBERS if measured.heads[name].notna().any()]
     columns = heads.columns_of(CIRCUITS, "%.3f")
     columns["through"] = st.column_config.TextColumn("Through", help="Earlier head with the largest K-composition.")

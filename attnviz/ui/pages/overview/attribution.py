@@ -247,7 +247,7 @@ def _trace(context: Context, last: Site, position: int) -> Traced | None:
     below = layers.index(last.layer)  # number of layers of the stack before the last one
     if len(record.sites) * record.texts(last, sentence=text)[0].length ** 2 <= tracing.MOST_CELLS:
         cost = estimate.of_maps(step, len(layers) * step.num_heads)
-        mixed, shares = cache.worked(_mix_and_rollout, record, last.kind, text, cost=cost)
+        mixed, shares = cache.result_of(_mix_and_rollout, record, last.kind, text, cost=cost)
         return Traced(record, mixed, last.layer, shares[below])
     cost = estimate.of_maps(step, below * step.num_heads)
     key = context.source, context.request, text, last, position
@@ -255,7 +255,7 @@ def _trace(context: Context, last: Site, position: int) -> Traced | None:
         quiet("The map of all positions is too large, so only one is followed.")
         return None
     options = {"layers": below + 1, "sentence": text, "cost": cost}
-    mixed, rows = cache.worked(tracing.rows, record, (position,), last.kind, **options)
+    mixed, rows = cache.result_of(tracing.rows, record, (position,), last.kind, **options)
     return Traced(record, mixed, last.layer, {position: rows[0].numpy()})
 
 
@@ -284,9 +284,9 @@ def gradients(context: Context) -> dict[str, Figure]:
         return {}
     run, options = (context.source, record, *place), {"sentence": text, "cost": cost, "runs_model": context.source}
     if steps is not None:
-        computed = cache.worked(studies.integrated, *run, steps=steps, unit="steps", count=steps, **options)
+        computed = cache.result_of(studies.integrated, *run, steps=steps, unit="steps", count=steps, **options)
         return _embedding_gradients(context, computed)
-    computed = cache.worked(studies.relevance, *run, names=tuple(map(str, record.sites)), **options)
+    computed = cache.result_of(studies.relevance, *run, names=tuple(map(str, record.sites)), **options)
     return _weight_gradients(context, computed, signed=method == METHODS[1])
 
 

@@ -26,7 +26,7 @@ from attnviz.ui.pages.overview.heads import TITLES, choose_row, columns_of, metr
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import choice, open_page, valid_choice
 from attnviz.ui.text import heading, large, note, quiet
-from attnviz.ui.toolbar import Context, in_general
+from attnviz.ui.toolbar import Context, without_example
 
 FOLDERS = "ATTNVIZ_ATLAS"
 """Environment variable with folders of atlases, separated as in PATH."""
@@ -67,7 +67,7 @@ def corpus(context: Context) -> dict[str, Figure]:
         cost = _cost(*key)
         if runs.is_requested("measure texts", key, cost, f"Measure {counted(len(lines), 'text')}"):
             counts = {"unit": "texts", "count": len(lines)}
-            measured = cache.worked(atlas.of_texts, *key, cost=cost, runs_model=context.source, **counts)
+            measured = cache.result_of(atlas.of_texts, *key, cost=cost, runs_model=context.source, **counts)
     if measured and lines and measured.texts < len(lines):
         unread, first = counted(len(lines) - measured.texts, "text"), measured.problems().iloc[0]
         note(f"{unread} could not be read. Text {first['line']}: {first['problem']}", "notice")
@@ -148,7 +148,7 @@ def _answer(context: Context, measured: Atlas, row: pd.Series) -> None:
     name = context.site.head(context.head).capitalize()
     named = roles(row.to_dict() | {"texts": measured.texts})[:1]
     if context.behaviors:
-        large(f"{name} {in_general(context.behaviors[0])}.")
+        large(f"{name} {without_example(context.behaviors[0])}.")
     else:
         large(f"{name} suggests a role by its weights: {named[0].name}." if named else f"{name} has no clear role.")
     by_weights = [f"Role by its weights alone: {role.evidence}." for role in named]
@@ -165,7 +165,7 @@ def known_roles(context: Context) -> None:
             "kind": behavior.site.kind,
             "layer": behavior.site.layer,
             "head": head,
-            "does": f"{behavior.does[:1].upper()}{in_general(behavior)[1:]}",
+            "does": f"{behavior.does[:1].upper()}{without_example(behavior)[1:]}",
             "often": behavior.rates[i] if behavior.rates else None,
             "on": behavior.on,
             "off": behavior.off[i] if behavior.off else None,

@@ -135,7 +135,7 @@ def each_off(context: Context, key: str, study: Callable[..., R], **options: Any
     if not runs.is_requested(key, (source, request, *options.values()), cost, "Switch each head off in turn"):
         return None
     run = {"targets": cache.targets(source, request), "cost": cost, "runs_model": source}
-    return cache.worked(study, source, sentences, request.edits, unit="heads", count=count, **run, **options)
+    return cache.result_of(study, source, sentences, request.edits, unit="heads", count=count, **run, **options)
 
 
 def metrics(context: Context) -> pd.DataFrame:
@@ -148,7 +148,7 @@ def metrics(context: Context) -> pd.DataFrame:
     key = context.source, context.request, text
     if runs.is_requested("measure heads", key, cost, f"Measure all heads ({weights:,} weights)"):
         counts = {"unit": "weights", "count": weights}
-        rows = cache.worked(head_metrics, record, text, cost=cost, runs_model=context.source, **counts)
+        rows = cache.result_of(head_metrics, record, text, cost=cost, runs_model=context.source, **counts)
         return rows.drop(columns="site")
     places = [(step.site, head) for step in record.steps for head in range(step.num_heads)]
     return pd.DataFrame([{"kind": site.kind, "layer": site.layer, "head": head} for site, head in places])
