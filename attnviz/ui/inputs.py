@@ -169,7 +169,7 @@ def _load_named_model() -> None:
     if memory.get("canceled") in model_loading.keys(name):  # the user canceled the search or the download
         memory["named model"] = memory["canceled"] = None
         return
-    if model_loading.opened(name, leave=_forget_name) is not None:
+    if model_loading.opened(name, on_failure=_forget_name) is not None:
         _forget_name()
         change(lambda choices: choices.without("model").put(model=name))
         st.rerun()

@@ -85,7 +85,7 @@ def _controls(form: str, context: Context) -> None:
     """Draw the options of a form: other heads, minimum weight, direction of attention, and whether to remove sinks."""
     takes, source = FORMS[form].takes, context.source
     if "rows" in takes:
-        zoom.crumbs(context)
+        zoom.breadcrumbs(context)
     if not takes & {"heads", "least", "pins", "side", "less"}:
         return
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="form options"):
