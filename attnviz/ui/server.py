@@ -130,7 +130,7 @@ def keep_main() -> None:
 
 
 def warm() -> None:
-    """Import and draw the first page, and start the processes that export pictures and compile large maps."""
+    """Do once, before the first visit, what is slow at its first use: imports, the first picture, export and Vega."""
     from attnviz import export
     from attnviz.ui import readout
 

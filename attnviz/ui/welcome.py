@@ -41,15 +41,18 @@ CARDS = {
 
 
 def banner() -> None:
-    """Draw the purpose of the app with buttons or, after a click on one, its question; nothing after it was closed."""
+    """Draw the purpose of the app with a button for each card or, after a click on a card, the card's question.
+
+    Nothing is drawn once the banner was closed, or if the user chose something else first.
+    """
     memory = session().memory
     if memory.pop("card opens", False):
         st.rerun()  # draws the row of model and text again, too
-    if memory.get("welcome closed") or not (
-        memory.get("card") or now() == link.read(link_of(CARDS["Read a map"].link))[0]
-    ):
-        return
     card = CARDS.get(memory.get("card", ""))
+    first_choices, _ = link.read(link_of(CARDS["Read a map"].link))
+    is_first_view = now() == first_choices
+    if memory.get("welcome closed") or (card is None and not is_first_view):
+        return
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
         claim = "See where each attention head looks, and what breaks when you change it."
         block(card.question if card else claim, "claim", "p")
