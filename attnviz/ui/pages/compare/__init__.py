@@ -68,11 +68,9 @@ class ComparedSide(Context):
         """The cached run whose maps are compared."""
         if not self.decoder_input:
             return self.record
-        arguments, cost = (
-            (self.record.sentences, self.edits),
-            budget.cost(self.source, self.record.sentences, self.edits),
-        )
-        return cache.result_of(_run, self.source, *arguments, self.decoder_input, cost=cost, runs_model=self.source)
+        source, texts, edits = self.source, self.record.sentences, self.edits
+        cost = budget.cost(source, texts, edits)
+        return cache.result_of(_run, source, texts, edits, self.decoder_input, cost=cost, runs_model=source)
 
     @property
     def before(self) -> Record | None:
@@ -228,8 +226,8 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
     side = ComparedSide(**fields)
     if kind == "text":
         typed = b["text"] or ""
-        widget = st.text_area if "\n" in typed else st.text_input
-        _b_control(widget, "Text of B", "text", value=typed, max_chars=LONGEST)
+        widget, options = (st.text_area, {"height": "content"}) if "\n" in typed else (st.text_input, {})
+        _b_control(widget, "Text of B", "text", value=typed, max_chars=LONGEST, **options)
         if not typed.strip():
             raise InputError("B has no text yet: type one.")
         texts = cache.texts(typed, by_line=False)
@@ -431,11 +429,8 @@ def _different_heads(context: Context) -> None:
     heading(f"Heads that differ most from {context.site.head(context.head)}")
     with st.container(horizontal=True, gap="small", key="different heads"):
         for i, (site, head, divergence) in enumerate(heads):
-            title, b = (
-                f"{site.head(head).capitalize()}: {divergence:.2f}",
-                {"part": "head", "layer": site, "head": head},
-            )
-            st.button(title, key=f"different head {i}", on_click=put, kwargs={"b": Choices(b)})
+            action = {"on_click": put, "kwargs": {"b": Choices({"part": "head", "layer": site, "head": head})}}
+            st.button(f"{site.head(head).capitalize()}: {divergence:.2f}", key=f"different head {i}", **action)
     quiet(
         "Mean Jensen-Shannon divergence of the rows on this text, from 0 (same weights) to 0.69 (no key in common). "
         "Click a head to compare it."

@@ -94,7 +94,7 @@ def _tokens(side: Context, site: Site, part: str) -> tuple[Token, ...]:
 
 
 def _effect_map(context: Context, text: str) -> None:
-    """Draw the share of the logit difference between A and B (its text is `text`) that each head, taken from B, carries."""
+    """Draw a map of each head's share of the logit difference between A and B, if that head is taken from B's text."""
     options = {"default": "output", "format_func": TAKEN.get, "required": True}
     part = st.segmented_control("Part", [*TAKEN], key="carried part", **options)
     record, source = context.record, context.source
