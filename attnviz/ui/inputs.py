@@ -84,11 +84,7 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
 
 
 def open_model(text: str, step: int | None = None) -> Source | None:
-    """Return the model that a link names; None while the model loads and the page shows the progress.
-
-    Args:
-        text: name of the model with its parameters, a Hugging Face name, or the name of an opened file.
-        step: training step; None for the finished model.
+    """Return the model that a link names, at a training step; None while it loads and the page shows the progress.
 
     Raises:
         AttnvizError: if there is no such model, or it does not take these parameters.
@@ -128,10 +124,7 @@ def model_title(name: str) -> str:
 
 
 def _is_listed(model: type[Source], current: Source | None) -> bool:
-    """Whether to list a shipped model: one that reads no text is left out while the user has typed a text.
-
-    Such a model stays in the list if the current model reads the same kind of input.
-    """
+    """Whether to list a shipped model: with only a text, models that read text, or the same input as `current`."""
     has_only_text = now()["text"] is not None and now()["picture"] is None
     if model.reads in ("text", "both") or not has_only_text:
         return True

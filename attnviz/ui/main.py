@@ -34,11 +34,7 @@ def app() -> None:
 
 
 def above(title: str) -> None:
-    """Draw the row above a page, and store the model and the request for `body` (None if the model cannot be used).
-
-    Args:
-        title: title of the page, such as "Heads"; Learn chooses the model and the text itself and has no row.
-    """
+    """Draw the row above the page with this title, and store the model and the request for `body`; Learn has no row."""
     from attnviz.ui import inputs, request, runs
     from attnviz.ui.text import SCRIPTS, STYLE
 
@@ -82,11 +78,7 @@ def _page(title: str) -> st.Page:
 
 @st.fragment
 def body(title: str) -> None:
-    """Draw the page with this title below the row, or switch to the page that a click opened.
-
-    A page without a usable model stays empty. If a run is not finished, its progress is shown in place of the page;
-    an error is shown as one sentence.
-    """
+    """Draw the page with this title (empty without a model), or in its place the progress of a run or an error."""
     page = import_module(f"attnviz.ui.pages.{title.lower()}").page
     from attnviz.ui import cache, inputs, request, runs
     from attnviz.ui.text import note

@@ -53,10 +53,7 @@ def _with_picture_name(choices: Choices, name: str) -> Choices:
 
 
 def open_file(name: str, content: bytes) -> list[tuple[str, str]]:
-    """Keep the picture or sound of a file, and choose it; return notes on changes to it, such as a smaller size.
-
-    A note is its text and its kind, "notice".
-    """
+    """Keep the picture or sound of a file, and choose it; return notes (text, kind) on changes, as of its size."""
     if name.lower().endswith(media.SOUND_ENDING):
         picture, notes = media.read_sound(name, content), ()
     else:
@@ -82,9 +79,8 @@ def with_picture(source: Source, request: Request, *, gray: bool = True) -> Requ
     """
     available, name = names(source), now()["picture"]
     if name is not None and name not in available:
-        raise InputError(
-            f"There is no picture {quoted(name)} here: open its file, or choose one of {', '.join(available)}."
-        )
+        listed = ", ".join(available)
+        raise InputError(f"There is no picture {quoted(name)} here: open its file, or choose one of {listed}.")
     name = available[0] if name is None else name
     if name == NONE:
         return request

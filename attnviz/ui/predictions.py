@@ -77,12 +77,7 @@ def _written_text(context: Context) -> str:
 
 
 def _top_word(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str] = quoted) -> str:
-    """Write the most probable word and its probability, and the most probable word without the edits.
-
-    Args:
-        ranked: words, the most probable first; their probabilities without the edits are `before`, if there are edits.
-        quote: function that formats a word.
-    """
+    """Write the first and most probable of `ranked`, and the most probable word without the edits (`before`)."""
     if not ranked or math.isnan(ranked[0].probability):
         return "the probabilities are not numbers"
     top = ranked[0]

@@ -73,10 +73,7 @@ def warm() -> None:
 
 
 def table(grid: Grid, data: dict[str, Table]) -> Table:
-    """Join all tables into one: rows of the grid first, then columns, meta, and the texts of the states.
-
-    The column `kind` has the name of the table that a row is from; columns that this table does not have are None.
-    """
+    """Join all tables into one, with a column `kind`: rows of the grid first, then columns, meta, texts of states."""
     squares, used = grid.squares, grid.squares.occurring
     codes = _pack_codes(np.searchsorted(used, squares.states), len(used))
     cells = CellNumbers({number.name: _float32(number.values) for number in squares.numbers} | {"saying": codes})
@@ -139,10 +136,7 @@ def _float32(values: np.ndarray) -> np.ndarray:
 def _spec(chart: bytes, size: Size, titles: tuple[tuple[str, str], ...], tile: int, colors: Theme) -> dict[str, Any]:
     """Compile the chart of a grid to Vega, in a group with data from the table "source" and signals of the pointer.
 
-    Args:
-        chart: Vega-Lite specification of the chart, encoded by `marshal`.
-        titles: name and title of each number of a cell.
-        tile: side of the square of cells that one square of the picture shows.
+    `chart` is the Vega-Lite specification, encoded by `marshal`; `titles` has the name and title of each number.
     """
     import vl_convert
 

@@ -170,11 +170,7 @@ def choice(
 
 
 def valid_choice(name: str, options: Sequence[Any], default: Any = None) -> Any:
-    """Return the current choice of a setting if it is one of the options, else `default`.
-
-    A choice that is not an option gets a message if the opened link contains it; a choice from another page or model
-    is cleared without a message.
-    """
+    """Return the current choice of a setting if it is an option, else `default`, with a message if a link chose it."""
     current, value = session(), now()[name]
     if value in options:
         return value
@@ -184,7 +180,7 @@ def valid_choice(name: str, options: Sequence[Any], default: Any = None) -> Any:
         near = did_you_mean(str(value), map(str, options))
         with current.notices or st.container():
             note(f"The link's {name} was left out: {quoted(str(value)[:40])} is not a choice here.{near}", "notice")
-    else:
+    else:  # a choice of another page or model
         current.choices = current.choices.put(**{name: unset})
     return default
 
@@ -207,13 +203,9 @@ def _shows_already(key: str, value: Any) -> bool:
 
 
 def clicked(picture: str, point: dict) -> bool:
-    """Count a reported click, and return whether it is new: the browser reports the last click again with each run.
-
-    Args:
-        point: fields of the clicked mark; "rev" is the number of clicks on the picture when the picture was drawn.
-    """
+    """Count a reported click, and return whether it is new: the browser reports the last click again with each run."""
     clicks = session().clicks
-    if int(point.get("rev", -1)) != clicks.get(picture, 0):
+    if int(point.get("rev", -1)) != clicks.get(picture, 0):  # rev: number of clicks when the picture was drawn
         return False
     clicks[picture] = clicks.get(picture, 0) + 1
     return True

@@ -97,10 +97,7 @@ class Waiting(Exception):
 
 @contextmanager
 def place(name: str) -> Iterator[None]:
-    """Context manager for a part of the app that is drawn alone, "row" or "page"; all its jobs belong to it.
-
-    A job for which this part waited when it was drawn last, and which it does not request now, may end.
-    """
+    """Context manager for the "row" or the "page"; jobs for which it waited, and does not ask again, end."""
     memory = session().memory
     jobs_by_place = memory.setdefault("waits for", {})
     memory["place"], memory["bars"] = name, 0

@@ -45,18 +45,12 @@ def python(figure: Figure) -> str:
 
 
 class _Snippet:
-    """Writer of code that turns values into expressions.
-
-    Attributes:
-        imports: names to import by their module, besides `attnviz` itself.
-        lines: lines that create the variables of records.
-        records: records with a variable, and its name.
-    """
+    """Writer of code that turns values into expressions, and collects imports and lines that create records."""
 
     def __init__(self):
-        self.imports: dict[str, set[str]] = {}
+        self.imports: dict[str, set[str]] = {}  # names by their module
         self.lines: list[str] = []
-        self.records: list[tuple[Record, str]] = []
+        self.records: list[tuple[Record, str]] = []  # with the names of their variables
 
     def call(self, name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> str:
         """Write a call of the function with this name."""

@@ -198,10 +198,7 @@ class Context:
 
     @cached_property
     def outlined(self) -> tuple[int, int] | None:
-        """The selected cell, else the strongest cell of the row whose prediction is shown; None for an empty map.
-
-        If no row makes the prediction, it is the strongest cell of the whole map.
-        """
+        """The selected cell, else the strongest cell of the predicting row or, without one, of the map, if any."""
         if self.cell is not None:
             return self.cell
         view = views.see(self.record, self.site, sentence=self.sentence, view=self.view, **self.window)

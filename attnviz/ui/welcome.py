@@ -41,10 +41,7 @@ CARDS = {
 
 
 def banner() -> None:
-    """Draw the purpose of the app with a button for each card or, after a click on a card, the card's question.
-
-    Nothing is drawn once the banner was closed, or if the user chose something else first.
-    """
+    """Draw the purpose of the app with buttons or, after a click on one, its question; nothing after it was closed."""
     memory = session().memory
     if memory.pop("card opens", False):
         st.rerun()  # draws the row of model and text again, too

@@ -201,12 +201,7 @@ def _other_models(context: Context) -> list[str]:
 
 
 def _b_control(widget: Callable, label: str, name: str, *args, value: object, step: Callable | None = None, **options):
-    """Draw the control for a setting in which B differs from A.
-
-    Args:
-        name: name of the setting in the link; "layer" stands for layer and head.
-        step: function from the value of the user to settings of B; by default the value of `name`.
-    """
+    """Draw the control for a setting in which B differs from A; `step` maps the user's value to settings of B."""
     kind = "head" if name == "layer" else name
 
     def report(choices: Choices, reported: object) -> Choices:

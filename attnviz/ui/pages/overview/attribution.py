@@ -42,11 +42,7 @@ INTEGRAL = ("50", "20", "200", "1000")
 
 
 def contributions(context: Context) -> dict[str, Figure]:
-    """Draw the contribution of each head and layer to a word's logit, and the fall of the logit without each head.
-
-    Returns:
-        The figures by their names in the export menu.
-    """
+    """Draw the contribution of each head and layer to a word's logit, and the fall of the logit without each head."""
     quiet("Direct logit attribution: which head adds the predicted word, and do others replace it when it is off?")
     record = cache.with_stream(context.source, context.record)
     with st.container(**ROW):
@@ -88,11 +84,7 @@ def _method(text: str) -> None:
 
 
 def _position_and_word(context: Context, record: Record) -> tuple[int, str | None, list[str]]:
-    """Draw the choices of a position and of a word to explain there.
-
-    Returns:
-        The position, the word (None if nothing is chosen), and the most probable words at the position.
-    """
+    """Draw the choices of a position and a word; return both, and the most probable words at the position."""
     position = _position(context, record)
     words = analysis.next_words(record, position, sentence=context.sentence, count=LIKELY)
     likely_words = [word.word for word in words]
@@ -122,11 +114,9 @@ def _position(context: Context, record: Record) -> int:
 
 
 def _query(label: str, context: Context, kind: str, tokens: dict[int, Token], default: int) -> int:
-    """Draw the choice of a position in the text that the encoder or the decoder (`kind`) reads.
+    """Draw the choice of a position of `tokens`, the text of the encoder or the decoder (`kind`), and return it.
 
-    Args:
-        tokens: tokens to choose from, by position.
-        default: position if no cell is selected in a map of this text.
+    By default it is the query of the selected cell, if that cell is in a map of this text, else `default`.
     """
     is_same_text = (context.site.kind == "encoder") == (kind == "encoder")
     cell = now()["cell"]

@@ -58,10 +58,7 @@ ROLES = {
 
 
 def corpus(context: Context) -> dict[str, Figure]:
-    """Measure or open statistics over a corpus, then draw known roles, all heads and the chosen head.
-
-    The corpus is an atlas, if the model has one, else the user's own texts or the shipped ones.
-    """
+    """Draw known roles, all heads and the chosen head, measured over own texts, an atlas or the shipped texts."""
     quiet("What does each head do over many texts? One text can mislead.")
     with st.popover("Own texts", icon=":material/upload_file:"):
         st.caption("A text on each line. Without a file: fifty texts that ship with attnviz.")
@@ -210,9 +207,7 @@ def _all_heads(context: Context, heads: pd.DataFrame, name: str, num_texts: int)
 def _examples(context: Context, measured: Atlas, ranking: str, least_weight: float) -> None:
     """Draw up to `MOST` texts of a head, shaded by the weights of one query; a click opens the text on Heads.
 
-    Args:
-        ranking: name of a metric, or `PAIRS`.
-        least_weight: weight above which the atlas keeps all pairs of words.
+    The texts have the largest values of a metric or, with `PAIRS`, the largest weights; all above `least_weight`.
     """
     heading(f"Texts with the largest {'weight between two words' if ranking == PAIRS else TITLES[ranking].lower()}")
     quoted = re.search("“(.*?)”", context.behaviors[0].role) if context.behaviors else None
@@ -263,10 +258,7 @@ def _example(context: Context, row: dict, index: int, ranking: str) -> None:
 
 
 def _shaded_html(context: Context, record: Record, cell: tuple[int, int], remark: str) -> str:
-    """Write HTML of the keys, each shaded by its weight, with the query underlined and the prediction after it.
-
-    The caption is the remark; without a remark, the words and the weight of the cell.
-    """
+    """Write HTML of the keys, each shaded by its weight, with the query underlined; the caption has the prediction."""
     (query, key), (queries, keys) = cell, record.tokens(context.site)
     weights = record.step(context.site).weights(context.head, slice(query, query + 1))[0].tolist()
     query_word, spans = escape(visible_text(queries[query].text)), []

@@ -161,10 +161,7 @@ _seconds = cache.cached(seconds)
 
 
 def _numbers(context: Context, effects: Sweep | None) -> pd.DataFrame:
-    """Make a table with a row per head: its roles, its metrics and, if measured, the effects of switching it off.
-
-    A role with "?" is only suggested by the head's weights on this text.
-    """
+    """Make a table with a row per head: its roles ("?": suggested by its weights), metrics and measured effects."""
     rows, source = metrics(context), context.source
     card = source.card if source.step is None else None
     head_roles = []
@@ -249,12 +246,7 @@ def columns_of(titles: Mapping[str, tuple[str, str]], number_format: str) -> dic
 
 
 def choose_row(context: Context, rows: pd.DataFrame, names: list[str], columns: dict[str, Any], key: str) -> None:
-    """Draw a table with a row per head; a selected row chooses its head, and the row of the chosen head is selected.
-
-    Args:
-        names: columns of `rows` to show.
-        columns: settings of all columns for Streamlit, by name.
-    """
+    """Draw the columns `names` of a table with a row per head; a selected row chooses its head."""
     heads = [*map(head_of, rows.to_dict("records"))]
     chosen = [i for i, head in enumerate(heads) if head == (context.site, context.head)][:1]
     memory, name = session().memory, f"table {key} {hash(tuple(heads))}"
