@@ -80,9 +80,9 @@ def table(grid: Grid, data: dict[str, Table]) -> Table:
     offset = None if squares.offsets is None else _pack_codes(squares.offsets, grid.size.tile**2).tobytes().hex()
     rows, columns, meta = (f"{grid.prefix}{name}" for name in ("rows", "columns", "meta"))
     more = {"rev": [grid.style.rev], "read": [cells], "offset": [offset]}
-    tables = {name: data[name] for name in (rows, columns)}
-    tables |= {meta: data[meta] | more, "saying": {"name": [squares.kinds[i].text for i in used]}}
-    tables |= {name: part for name, part in data.items() if name not in tables}
+    texts = {"name": [squares.kinds[i].text for i in used]}
+    first_tables = {rows: data[rows], columns: data[columns], meta: data[meta] | more, "saying": texts}
+    tables = first_tables | {name: part for name, part in data.items() if name not in first_tables}
     joined: Table = {"kind": []}
     for name, part in tables.items():
         before, count = len(joined["kind"]), len(next(iter(part.values())))

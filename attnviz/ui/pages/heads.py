@@ -124,11 +124,11 @@ def _figure(form: str, context: Context) -> Figure:
     }
     options = {name: value for name, value in possible_options.items() if name in chosen_form.takes}
     if "rows" in chosen_form.takes:
-        options |= context.window | {"cost": context.cost(**context.window)}
+        options = options | context.window | {"cost": context.cost(**context.window)}
     options["selected"] = cell if chosen_form.selects == CELL else context.cell
-    options |= {"sentence": context.sentence, "dark": context.dark}
     head = (context.head, *now()["also"]) if "heads" in chosen_form.takes else context.head
-    return chosen_form.figure(context.record, context.site, head, **options)
+    style = {"sentence": context.sentence, "dark": context.dark}
+    return chosen_form.figure(context.record, context.site, head, **style, **options)
 
 
 def _select(form: str, point: dict) -> None:
@@ -150,9 +150,9 @@ def active_heads(source: Source, site: Site) -> None:
     def with_active_heads(choices: Choices, active: list[int]) -> Choices:
         return edits.with_heads_off(choices, site, frozenset(heads) - {*active})
 
-    options = {"value": [head for head in heads if head not in off], "step": with_active_heads}
-    options |= {"selection_mode": "multi", "wrap": True, "disabled": bool(source.read_only)}
-    control(st.pills, "Active heads", "heads_off", heads, **options)
+    options = {"selection_mode": "multi", "wrap": True, "disabled": bool(source.read_only)}
+    active = [head for head in heads if head not in off]
+    control(st.pills, "Active heads", "heads_off", heads, value=active, step=with_active_heads, **options)
 
 
 def _every(context: Context) -> Figure:

@@ -264,9 +264,9 @@ def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSid
     """Make B with another model, at A's layer and head if possible, else a similar one; None while the model loads."""
     names = [*dict.fromkeys([name, *_other_models(context)])]
     about = "A model from the list, or the name or folder of any other: gpt2, org/name, org/name@revision."
-    options = {"value": name, "step": lambda name: {"model": name or NAMES["model"].default}, "help": about}
-    options |= {"accept_new_options": True, "format_func": inputs.model_title, "width": 260}
-    _b_control(st.selectbox, "Model of B", "model", names, **options)
+    step = {"value": name, "step": lambda name: {"model": name or NAMES["model"].default}}
+    options = {"accept_new_options": True, "format_func": inputs.model_title, "help": about, "width": 260}
+    _b_control(st.selectbox, "Model of B", "model", names, **step, **options)
     if (source := inputs.open_model(name)) is None:
         return None
     if (source.reads in TEXTLESS) != (context.source.reads in TEXTLESS):

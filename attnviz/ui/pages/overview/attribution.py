@@ -144,9 +144,9 @@ def _word(label: str, name: str, likely_words: list[str], default: str | None) -
         return choices.put(**{name: None if typed in ("", default) else typed})
 
     about = "One of the most probable words; or type any token of the vocabulary. ␣ stands for a space."
-    options = {"value": word, "step": with_word, "index": None, "placeholder": "no other word", "help": about}
-    options |= {"accept_new_options": True, "format_func": visible_text, "width": 170}
-    control(st.selectbox, label, name, words, **options)
+    choice_of_word = {"value": word, "step": with_word, "accept_new_options": True, "format_func": visible_text}
+    options = {"index": None, "placeholder": "no other word", "help": about, "width": 170}
+    control(st.selectbox, label, name, words, **choice_of_word, **options)
     return word
 
 

@@ -252,7 +252,7 @@ def choose_row(context: Context, rows: pd.DataFrame, names: list[str], columns: 
     memory, name = session().memory, f"table {key} {hash(tuple(heads))}"
     version = f"{name} rev"
     if memory.setdefault(name, chosen) != chosen:  # the head was chosen elsewhere: a new key selects its row
-        memory |= {name: chosen, version: memory.get(version, 0) + 1}
+        memory.update({name: chosen, version: memory.get(version, 0) + 1})
     key = f"{name} {memory.get(version, 0)}"
 
     def choose_selected() -> None:
