@@ -230,9 +230,9 @@ def _request(source: Source, texts: tuple[str, ...]) -> Request:
 
 
 def _with_chat(source: Source) -> Source:
-    """Return the model with the chosen chat settings, if it has a chat template."""
-    chat = now()["chat"]
-    return source if chat is None or not source.can_chat else replace(source, chat=True, system=chat)
+    """Return the model with the chosen system prompt in its chat template; unchanged without chat or template."""
+    has_chat = source.can_chat and now()["chat"] is not None
+    return replace(source, chat=True, system=now()["chat"]) if has_chat else source
 
 
 def _note_unknown_words(source: Source, lines: tuple[str, ...]) -> None:

@@ -97,7 +97,7 @@ class Waiting(Exception):
 
 @contextmanager
 def place(name: str) -> Iterator[None]:
-    """Context manager for the "row" or the "page"; jobs for which it waited, and does not ask again, end."""
+    """Context manager for drawing the "row" or the "page"; it ends jobs that were requested before, but not now."""
     memory = session().memory
     jobs_by_place = memory.setdefault("waits for", {})
     memory["place"], memory["bars"] = name, 0

@@ -332,8 +332,8 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
 
 def _sides(context: Context, b: ComparedSide) -> list[Side]:
     """Return the two maps to compare."""
-    records = ((context, context.record), (b, b.run))
-    return [Side(record, side.site, side.head, side.sentence) for side, record in records]
+    side_of_a = Side(context.record, context.site, context.head, context.sentence)
+    return [side_of_a, Side(b.run, b.site, b.head, b.sentence)]
 
 
 _cached_comparison = cache.cached(compare_in_tiles)

@@ -95,7 +95,8 @@ def preset(name: str, keys: int, lengths: tuple[int, ...]) -> Stack:
 
 def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...]) -> None:
     """Draw a menu of rules, which are appended to the list, and of presets, which replace the list."""
-    lengths = lengths if min(lengths) < keys else (max(1, keys - 2),) * len(lengths)  # show two tokens as padding
+    if min(lengths) >= keys:  # no text has padding: a padding rule then hides the last two tokens
+        lengths = (max(1, keys - 2),) * len(lengths)
 
     def add_chosen() -> None:
         name = streamlit_internals.peek(f"add {title}")
