@@ -73,8 +73,8 @@ assert main(["export", "a b c", "--model", "translator:sharpness=2"]) == 2
 APP = """
 from streamlit.testing.v1 import AppTest
 
-page = "import streamlit as st; from attnviz.ui import inputs, main, request; request.arrive(main.FIRST)"
-page += "; st.session_state['chosen'] = inputs.row(); main.body('Heads')"
+page = "import streamlit as st; from attnviz.ui import inputs, main, request; request.read_address(main.FIRST)"
+page += "; st.session_state['model and request'] = inputs.row(); main.body('Heads')"
 app = AppTest.from_string(page, default_timeout=60)
 app.query_params["model"] = "mirror:sharpness=5"
 app.run()

@@ -64,10 +64,10 @@ class LessonStep:
     @classmethod
     def of(cls, data: dict[str, Any]) -> Self:
         """Build a chapter from its table in the file."""
-        texts = {name: value.strip() if isinstance(value, str) else value for name, value in data.items()}
-        tuples = {name: tuple(data.get(name, ())) for name in ("shows", "choices")}
-        terms = tuple(Term(**term) for term in data.get("terms", ()))
-        return cls(**texts | tuples | {"link": link_of(data["link"]), "terms": terms})
+        fields = {name: value.strip() if isinstance(value, str) else value for name, value in data.items()}
+        fields["link"] = link_of(data["link"])
+        fields["terms"] = tuple(Term(**term) for term in data.get("terms", ()))
+        return cls(**fields | {name: tuple(data.get(name, ())) for name in ("shows", "choices")})
 
 
 @dataclass(frozen=True)

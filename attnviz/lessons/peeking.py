@@ -33,11 +33,11 @@ class PeekingRun:
 
     Attributes:
         losses: pairs of the number of the update and the loss of its batch, in nats.
-        writing: final loss in nats with a causal mask, as in generation, where later words do not exist yet.
+        generation_loss: final loss in nats with a causal mask, as in generation, where later words do not exist yet.
     """
 
     losses: tuple[tuple[int, float], ...]
-    writing: float
+    generation_loss: float
 
 
 class PeekingHead(nn.Module):

@@ -30,14 +30,14 @@ SECONDS_BETWEEN = 10.0
 """Seconds between two attempts to free memory, as one attempt takes as long as ten runs."""
 _last_freed = -math.inf  # time of the last attempt
 
-SHARE = 8
-"""Divisor of a public server's memory that gives the limit of one run: the app itself takes half of 1 GB."""
+RUNS_PER_SERVER = 8
+"""A run may use this fraction, an eighth, of a public server's memory; the app itself takes half of 1 GB."""
 
-SILENT = 2.0
-"""Seconds below which a run starts at once, without a button that shows its cost."""
+SHORT_RUN = 2.0
+"""Estimated seconds below which a run starts at once, without a button that shows its cost."""
 
-DIRECT = 8.0
-"""Seconds below which a picture is drawn together with the page, without progress."""
+SHORT_DRAWING = 8.0
+"""Estimated seconds below which a picture is drawn together with the page, without progress."""
 
 
 class OverBudget(TooLong):
@@ -49,7 +49,7 @@ class OverBudget(TooLong):
 
     def __init__(self, cost: Estimate, longest: int):
         self.longest = longest
-        InputError.__init__(
+        InputError.__init__(  # TooLong would compose another message
             self,
             f"{cost}; this server allows {in_time(seconds())} and {size(memory())} for a run. Shorten the text, or "
             "start the server with higher limits: attnviz app --seconds N --memory GB.",
@@ -67,7 +67,7 @@ def seconds() -> float:
 
 def memory() -> int:
     """Memory limit of a run in bytes; the same limit holds for the cache of all runs."""
-    return int(1e9 * _number(GIGABYTES)) // (SHARE if public() else 1)
+    return int(1e9 * _number(GIGABYTES)) // (RUNS_PER_SERVER if public() else 1)
 
 
 def check_memory(needed: int, free: Callable[[], object]) -> None:
@@ -82,12 +82,12 @@ def check_memory(needed: int, free: Callable[[], object]) -> None:
     global _last_freed
     if not public():
         return
-    most = int(1e9 * _number(GIGABYTES)) - needed
-    if used_bytes() > most and time.monotonic() > _last_freed + SECONDS_BETWEEN:
+    most_used = int(1e9 * _number(GIGABYTES)) - needed
+    if used_bytes() > most_used and time.monotonic() > _last_freed + SECONDS_BETWEEN:
         free()
         give_back()
         _last_freed = time.monotonic()
-    if used_bytes() > most:
+    if used_bytes() > most_used:
         raise Busy("This server has no memory left for another run; try again in a minute.")
 
 
@@ -115,8 +115,9 @@ def cost(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()
 
 
 def of_runs(count: int, source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
-    """Estimated cost of `count` runs: the time of all runs, the memory of one."""
-    return replace(cost(source, sentences, edits), seconds=cost(source, count * sentences, edits).seconds)
+    """Estimated cost of `count` runs one after the other: the time of all runs, the memory of one."""
+    all_runs = cost(source, count * sentences, edits)
+    return replace(cost(source, sentences, edits), seconds=all_runs.seconds)
 
 
 def check(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
@@ -131,20 +132,20 @@ def check(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits(
 def check_work(cost: Estimate) -> None:
     """Raise OverBudget if work whose cost grows with the square of the number of tokens exceeds the limits of a run."""
     if cost.seconds > seconds() or cost.bytes > memory():
-        most = min(1.0, seconds() / max(cost.seconds, 1e-9), memory() / max(cost.bytes, 1))
-        raise OverBudget(cost, int(cost.tokens * math.sqrt(most)))
+        fitting_share = min(1.0, seconds() / max(cost.seconds, 1e-9), memory() / max(cost.bytes, 1))
+        raise OverBudget(cost, int(cost.tokens * math.sqrt(fitting_share)))
 
 
 @cache
 def _number(name: str) -> float:
     """Read a limit from its environment variable; by default that of the public preset, else of `USUAL`."""
     preset = public()
-    usual = {SECONDS: preset.seconds, GIGABYTES: preset.gigabytes} if preset else USUAL
-    text = os.environ.get(name) or str(usual[name])
+    defaults = {SECONDS: preset.seconds, GIGABYTES: preset.gigabytes} if preset else USUAL
+    text = os.environ.get(name) or str(defaults[name])
     try:
         number = float(text)
     except ValueError:
         number = -1.0
     if not 0 < number < 1e6:
-        raise InputError(f"{name} is {quoted(text)}; it must be a number above 0 such as {usual[name]:g}.")
+        raise InputError(f"{name} is {quoted(text)}; it must be a number above 0 such as {defaults[name]:g}.")
     return number

@@ -6,7 +6,7 @@ once is computed once.
 
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass, replace
 from functools import partial, wraps
 from threading import Event
@@ -41,19 +41,21 @@ P, R = ParamSpec("P"), TypeVar("R")
 
 
 def size_of(value: Any) -> int:
-    """Bytes of a value: its `nbytes` if it has them, as records and arrays do, else the sum over its parts."""
+    """Bytes of a value: its `nbytes` if it has this attribute, else the sum over its fields or items."""
     if isinstance(value, pd.DataFrame):
         return int(value.memory_usage(deep=True).sum())
     if hasattr(value, "nbytes"):
         return value.nbytes
     if isinstance(value, Source):  # its weights are counted with the models
         return sys.getsizeof(value)
+    items: Iterable[Any] = ()
     if isinstance(value, dict):
-        value = (*value, *value.values())
+        items = (*value, *value.values())
     elif is_dataclass(value):
-        value = tuple(getattr(value, field.name) for field in fields(value))
-    parts = value if isinstance(value, tuple | list | frozenset | set) else ()
-    return sys.getsizeof(value) + sum(map(size_of, parts))
+        items = tuple(getattr(value, field.name) for field in fields(value))
+    elif isinstance(value, tuple | list | frozenset | set):
+        items = value
+    return sys.getsizeof(value) + sum(map(size_of, items))
 
 
 SHARED: BoundedCache = BoundedCache(int(1e9 * budget.USUAL[budget.GIGABYTES]), size_of)
@@ -80,47 +82,53 @@ def _key(make: Callable, args: tuple, kwargs: dict[str, object]) -> tuple:
 
 
 def _key_part(argument: object) -> object:
-    """Convert an argument to a hashable value, with weak references to large values."""
+    """Convert an argument of a call to a hashable value, with weak references to records and other large values.
+
+    An object that is computed from a record, such as an aligned pair of maps, is named by what it is computed from.
+    """
     if isinstance(argument, slice):  # not hashable before Python 3.12
         return slice, argument.start, argument.stop, argument.step
     if isinstance(argument, tuple | list):
         return tuple(map(_key_part, argument))
-    if isinstance(argument, AlignedPair):  # its measurements follow from the two maps
+    if isinstance(argument, AlignedPair):
         return _key_part((argument.a, argument.b, argument.window))
     if isinstance(argument, Side):
         return _key_part((argument.record, argument.site, argument.head, argument.sentence))
     if isinstance(argument, Traced):
-        return _key_part((argument.record, argument.layer)), weakref.ref(argument.mixed, _note_death)
+        return _key_part((argument.record, argument.layer)), weakref.ref(argument.mixed, _flag_dead_key)
     if isinstance(argument, np.ndarray):
         return argument.shape, argument.tobytes()
     if isinstance(argument, pd.DataFrame):
         return tuple(argument), pd.util.hash_pandas_object(argument).to_numpy().tobytes()
-    return weakref.ref(argument, _note_death) if isinstance(argument, Record | Saved | WordLogit) else argument
+    is_large = isinstance(argument, Record | Saved | WordLogit)
+    return weakref.ref(argument, _flag_dead_key) if is_large else argument
 
 
-_has_deaths = Event()
-"""Flag that a record of a key was deleted since the last search for such keys, which takes a twentieth of a click."""
+_has_dead_keys = Event()
+"""Set if a record to which a key refers was deleted since the last search for such keys, which takes time."""
 
 
-def _note_death(reference: weakref.ref, deaths: Event = _has_deaths) -> None:  # also at exit, without globals
-    deaths.set()
+def _flag_dead_key(reference: weakref.ref, flag: Event = _has_dead_keys) -> None:
+    """Note that a referenced value was deleted; the flag is an argument, as at exit the module's globals are gone."""
+    flag.set()
 
 
-def forget_the_dead() -> None:
+def drop_dead_keys() -> None:
     """Drop cached values whose keys refer to deleted records, because they cannot be requested again."""
-    while _has_deaths.is_set():  # a dropped value may have held the last reference to another record
-        _has_deaths.clear()
+    while _has_dead_keys.is_set():  # a dropped value may have held the last reference to another record
+        _has_dead_keys.clear()
         SHARED.drop(_is_dead)
 
 
 def _is_dead(key: object) -> bool:
+    """Whether a key or a part of it refers to a deleted value."""
     if isinstance(key, tuple):
         return any(map(_is_dead, key))
     return isinstance(key, weakref.ref) and key() is None
 
 
-MOST_CHARACTERS = 2_000_000
-MOST_SENTENCES = 32
+MOST_CHARACTERS, MOST_SENTENCES = 2_000_000, 32
+"""Maximum number of characters of the typed text, and of texts that it is split into."""
 
 
 def source(name: str, step: int | None = None) -> Source:
@@ -134,8 +142,10 @@ def source(name: str, step: int | None = None) -> Source:
 
 @cached
 def _load_shipped(name: str, step: int | None) -> Source:
+    """Load a model that ships with attnviz, of a training step if given; a damaged file raises its error now."""
     loaded = api.load(name) if step is None else api.load(name, step=step)
-    loaded.card, loaded.unknown(["a"])  # a damaged file raises its error now
+    _ = loaded.card  # read from its file at the first access
+    loaded.unknown(["a"])  # reads the vocabulary
     return loaded
 
 
@@ -174,8 +184,10 @@ def sentences(source: Source, request: Request) -> tuple[Sentence, ...]:
 
 @cached
 def _sentences(source: Source, request: Request) -> tuple[Sentence, ...]:
+    """Tokenize the texts of a request; an answer is a list of ids, which are appended to the tokens of the text."""
     if request.answer:
-        tokenized = (source.continued(_sentences(source, request.prompt)[0], request.answer),)
+        (prompt,) = _sentences(source, request.prompt)
+        tokenized = (source.continued(prompt, request.answer),)
     else:
         tokenized = source.sentences(request)
     if not source.one_run:  # the size of a saved run was checked when it was opened
@@ -190,9 +202,10 @@ def targets(source: Source, request: Request) -> tuple[Sentence, ...]:
 
 @cached
 def _targets(source: Source, texts: tuple[str, ...]) -> tuple[Sentence, ...]:
+    """Tokenize the targets; too long ones are an `InputError`, as for `TooLong` the page offers to shorten the text."""
     try:
         return source.tokenize_targets([*texts])
-    except TooLong as error:  # a shorter text would not help
+    except TooLong as error:
         raise InputError(f"Target: {error}") from None
 
 
@@ -212,13 +225,14 @@ def record(source: Source, request: Request) -> Record:
     """
     key = "record", _key_part(source), request
     cost = budget.check(source, sentences(source, request), request.edits)
-    make = partial(SHARED.get, key, partial(_run, key, source))
-    if cost.seconds < budget.SILENT or key in SHARED or key in _used:
+    make = partial(SHARED.get, key, partial(_run, key, source, request))
+    is_computed = key in SHARED or key in _used
+    if is_computed or cost.seconds < budget.SHORT_RUN:
         return make()
-    return runs.get(key, make, runs.About(cost, tuple(map(source.site_name, source.sites))))
+    return runs.wait_for(key, make, runs.About(cost, tuple(map(source.site_name, source.sites))))
 
 
-def maker(record: Record) -> Source:
+def source_of(record: Record) -> Source:
     """Return the source of a record that a page shows, for Python code that reproduces the record.
 
     Raises:
@@ -229,15 +243,14 @@ def maker(record: Record) -> Source:
 
 
 def _with_request(source: Source, request: Request | None, record: Record) -> Record:
-    """Copy a record, add its request, and remember its source for `maker`."""
+    """Copy a record, add its request, and remember its source for `source_of`."""
     result = replace(record, request=request)
     _source_of_record[result] = _key_part(source)
     return result
 
 
-def _run(key: tuple, source: Source) -> Record:
-    """Run a source on the request in the key, after freeing memory for the record."""
-    request = key[-1]
+def _run(key: tuple, source: Source, request: Request) -> Record:
+    """Run a source on a request, after freeing memory for the record; a record still in use is not computed again."""
     if (result := _used.get(key)) is None:
         tokenized, edits = sentences(source, request), request.edits
         cost = budget.cost(source, tokenized, edits)
@@ -250,18 +263,20 @@ def _run(key: tuple, source: Source) -> Record:
 
 
 def _drop_all() -> None:
+    """Empty the cache."""
     SHARED.let_go(SHARED.bytes)
 
 
 def with_stream(source: Source, record: Record) -> Record:
-    """Return the record with its residual stream, from a second run; it may wait, and is limited, as in `worked`.
+    """Return the record with its residual stream, which a second run computes.
 
     Raises:
         InputError: if the model has no residual stream to show.
+        Waiting, OverBudget: as in `result_of`.
     """
     cost = budget.cost(source, record.sentences, record.edits)
     names = tuple(map(source.site_name, source.sites))
-    return worked(_with_stream, source, record, cost=cost, runs_model=source, names=names)
+    return result_of(_with_stream, source, record, cost=cost, runs_model=source, names=names)
 
 
 def _with_stream(source: Source, record: Record) -> Record:
@@ -269,12 +284,16 @@ def _with_stream(source: Source, record: Record) -> Record:
 
 
 def call_origin(source: Source, record: Record, site: Site) -> Origin | None:
-    """Return the input from which a call projects Q, K and V, by running the calls before it again; see `worked`."""
-    before = source.sites[: source.sites.index(site)]
-    run = budget.cost(source, record.sentences, record.edits)
-    cost = replace(run, seconds=run.seconds * len(before) / len(source.sites))
-    names = (*map(source.site_name, before), "this call")
-    return worked(_call_origin, source, record, site, cost=cost, runs_model=source, names=names)
+    """Return the input from which an attention call projects Q, K and V, by running the calls before it again.
+
+    Raises:
+        Waiting, OverBudget: as in `result_of`.
+    """
+    earlier_sites = source.sites[: source.sites.index(site)]
+    whole_run = budget.cost(source, record.sentences, record.edits)
+    cost = replace(whole_run, seconds=whole_run.seconds * len(earlier_sites) / len(source.sites))
+    names = (*map(source.site_name, earlier_sites), "this call")
+    return result_of(_call_origin, source, record, site, cost=cost, runs_model=source, names=names)
 
 
 def _call_origin(source: Source, record: Record, site: Site) -> Origin | None:
@@ -291,7 +310,7 @@ head_metrics = cached(head_metrics_of)
 """Metrics of every head."""
 
 
-def worked(
+def result_of(
     make: Callable[..., R],
     *args,
     cost: Estimate,
@@ -327,16 +346,16 @@ def worked(
 
 
 def _compute(key: tuple, make: Callable[[], R], about: runs.About) -> R:
-    """Return a cached value, compute it at once if it takes little time, or compute it in a job."""
+    """Return a cached value, compute it at once if it takes little time (cost None: always), or compute it in a job."""
     cost = about.cost
     if cost is None or key in SHARED:
         return SHARED.get(key, make)
-    if cost.seconds < budget.DIRECT and not about.unit:
+    if cost.seconds < budget.SHORT_DRAWING and not about.unit:
         budget.check_memory(0, _drop_all)  # small maps take far less than their estimate
         return SHARED.get(key, make)
     budget.check_memory(cost.bytes, _drop_all)
     budget.check_work(cost)
-    return runs.get(key, partial(SHARED.get, key, make), about, within=runs.ANEW)
+    return runs.wait_for(key, partial(SHARED.get, key, make), about, seconds=runs.PICTURE_WAIT)
 
 
 # Tables in Arrow format, as the browser gets them; Streamlit's own conversion by pandas took a third of a click
@@ -360,13 +379,14 @@ class Screen(NamedTuple):
 
     @classmethod
     def of(cls, spec: dict[str, Any], data: Table | None) -> "Screen":
-        """Convert the columns of a figure's specification and data to Arrow."""
+        """Convert the output of `readout.screen` to Arrow, and the cells in the column "read" to their address."""
         if data is None:
             return cls(spec | {"datasets": {name: _bytes(table) for name, table in spec["datasets"].items()}}, None)
-        cells = next(filter(None, data["read"]))
+        (cells,) = filter(None, data["read"])
         address = f"cells/{cells.name}.json"
         cells = CELLS.setdefault(address, cells)
-        return cls(spec, pa.table(data | {"read": [part and address for part in data["read"]]}), cells)
+        addresses = [None if row is None else address for row in data["read"]]
+        return cls(spec, pa.table(data | {"read": addresses}), cells)
 
 
 def _bytes(table: Table | bytes) -> bytes:
@@ -403,5 +423,6 @@ def description(figure: Figure) -> str:
 
 
 def _figure_key(figure: Figure) -> tuple:
-    first, named = figure.arguments
-    return _key(figure.maker, first, {name: value for name, value in named.items() if name != "cost"})
+    """Build the key of a figure from the function and the arguments that make it, without its estimated cost."""
+    args, kwargs = figure.arguments
+    return _key(figure.maker, args, {name: value for name, value in kwargs.items() if name != "cost"})

@@ -19,24 +19,24 @@ from attnviz.sources.base import Source
 LARGE = 50_000_000
 """Number of parameters from which a model counts as large: BERT does, MiniLM does not."""
 
-_core_count: int | None = None  # torch's number of threads before `settle` was called first
-_is_left_alone = False
+_core_count: int | None = None  # torch's number of threads before the first call of `use_one_core`
+_keeps_thread_count = False
 """Whether the app runs in the user's own process, whose number of threads it must not change."""
 _lock = Lock()
 
 
 @contextmanager
-def left_alone() -> Iterator[None]:
+def thread_count_kept() -> Iterator[None]:
     """Leave torch's number of threads unchanged inside the `with` block."""
-    global _is_left_alone
-    _is_left_alone = True
+    global _keeps_thread_count
+    _keeps_thread_count = True
     try:
         yield
     finally:
-        _is_left_alone = False
+        _keeps_thread_count = False
 
 
-def settle() -> int:
+def use_one_core() -> int:
     """Use one core from now on; return the number of cores that torch used before the first call."""
     global _core_count
     with _lock:
@@ -49,12 +49,15 @@ def settle() -> int:
 @contextmanager
 def used_by(source: Source | None) -> Iterator[None]:
     """Use all cores inside the `with` block if the model is large; one core for a small model or work without one."""
-    core_count = 1 if _is_left_alone else settle()
-    if _is_left_alone or source is None or source.facts is None or source.facts.parameters < LARGE:
+    if _keeps_thread_count:
+        yield
+        return
+    core_count = use_one_core()
+    if source is None or source.facts is None or source.facts.parameters < LARGE:
         yield
         return
     torch.set_num_threads(core_count)
-    other_thread = Thread(target=torch.set_num_threads, args=(1,))  # so that 1 is the number set last
+    other_thread = Thread(target=torch.set_num_threads, args=(1,))  # new threads take the number set last: 1, not all
     other_thread.start()
     other_thread.join()
     try:

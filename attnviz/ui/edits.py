@@ -2,26 +2,29 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 
 from attnviz import link
 from attnviz.core.amounts import counted
-from attnviz.core.edits import Edits, Site
+from attnviz.core.edits import Edits, Site, Take
 from attnviz.core.scoring import EMPTY_ROWS
 from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.ui.request import change, now
 from attnviz.ui.text import literal, quiet
 
-EMPTY = dict(zip(EMPTY_ROWS, ("zeros", "NaN", "equal weights", "an error"), strict=True))
-"""Policies for a query without any open key, with their names in the menu."""
+EMPTY_ROW_TITLES = dict(zip(EMPTY_ROWS, ("zeros", "NaN", "equal weights", "an error"), strict=True))
+"""Names in the menu of what the weights of a fully masked row become, by their names in `EMPTY_ROWS`."""
 MOST_NAMED = 4
 """Maximum number of heads that a chip names; for more heads it shows their number."""
+LONGEST_MASK = 24
+"""Maximum number of characters of a mask on its chip."""
 
 
 def of(source: Source) -> Edits:
-    """Return the chosen edits that apply to this model."""
+    """Return the chosen edits that apply to this model; heads that it does not have are left out."""
     if source.read_only:
         return Edits()
     edits = link.edits(now(), of_cross=any(site.kind == "cross" for site in source.sites))
@@ -30,49 +33,53 @@ def of(source: Source) -> Edits:
 
 
 def chips(source: Source) -> None:
-    """Draw one chip for each edit; a click undoes the edit."""
-    changes = [*_changes(source)] if not source.read_only else []
+    """Draw one chip for each edit; a click undoes the edit. For a read-only model, draw the reason instead."""
     if source.read_only:
         quiet(source.read_only)
-    if len(changes) > 1:
+        return
+    edits_with_undo = [*_edits_with_undo(source)]
+    if len(edits_with_undo) > 1:
         st.button("Reset all", key="reset", on_click=change, args=(lambda choices: choices.without("edits"),))
-    for text, step in changes:
-        st.button(literal(text), key=f"chip {text}", icon=":material/close:", on_click=change, args=(step,))
+    for text, undo in edits_with_undo:
+        st.button(literal(text), key=f"chip {text}", icon=":material/close:", on_click=change, args=(undo,))
 
 
-def _changes(source: Source) -> Iterator[tuple[str, Callable[[Choices], Choices]]]:
-    """Yield a description of each edit and the step that undoes it."""
+def _edits_with_undo(source: Source) -> Iterator[tuple[str, Callable[[Choices], Choices]]]:
+    """Yield a description of each edit, and the function from the choices to choices without this edit."""
     choices, edits = now(), of(source)
     if edits.mask is not None:
-        where = "every layer" if edits.mask_cross else "self-attention"
+        layers = "every layer" if edits.mask_cross else "self-attention"
         text = choices["mask"].text
-        yield f"{text if len(text) <= 24 else f'{text[:23]}…'} · {where}", _back("mask")
+        text = text if len(text) <= LONGEST_MASK else f"{text[: LONGEST_MASK - 1]}…"
+        yield f"{text} · {layers}", partial(_with_default, "mask")
     for site in sorted({site for site, _ in edits.heads_off}):
         heads = sorted(edits.off(site))
-        named = site.head(*heads) if len(heads) <= MOST_NAMED else f"{counted(len(heads), 'head')} of {site}"
-        yield f"{named} off", lambda choices, site=site: with_heads_off(choices, site, frozenset())
-    yield from ((take.in_words(), _without_take(take)) for take in edits.taken)
-    scored = edits.scored_site or "every layer"
-    values = {
+        heads_text = site.head(*heads) if len(heads) <= MOST_NAMED else f"{counted(len(heads), 'head')} of {site}"
+        yield f"{heads_text} off", partial(with_heads_off, site=site, heads=frozenset())
+    for patch in edits.taken:
+        yield patch.in_words(), partial(_without_patch, patch)
+    layers = edits.scored_site or "every layer"
+    descriptions = {
         "own_mask": "Built-in mask off" if not edits.own_mask else "",
-        "temperature": f"Temperature {edits.temperature:g} in {scored}" if edits.temperature != 1 else "",
-        "scaled": f"No division by √dₖ in {scored}" if edits.scale is not None else "",
+        "temperature": f"Temperature {edits.temperature:g} in {layers}" if edits.temperature != 1 else "",
+        "scaled": f"No division by √dₖ in {layers}" if edits.scale is not None else "",
         "softcap": f"Scores capped at {edits.softcap:g}" if edits.softcap else "",
         "bias": " and ".join(map(str, edits.bias)),
         "gray": f"Gray patches: {len(choices['gray'])}" if choices["gray"] else "",
-        "empty": f"Fully masked rows get {EMPTY[edits.empty_rows]}" if edits.empty_rows != EMPTY_ROWS[0] else "",
     }
-    yield from ((text, _back(name)) for name, text in values.items() if text)
+    if edits.empty_rows != EMPTY_ROWS[0]:
+        descriptions["empty"] = f"Fully masked rows get {EMPTY_ROW_TITLES[edits.empty_rows]}"
+    yield from ((text, partial(_with_default, name)) for name, text in descriptions.items() if text)
 
 
-def _back(name: str) -> Callable[[Choices], Choices]:
-    """Return the step that sets a name of the link to its default."""
-    return lambda choices: choices.put(**{name: link.NAMES[name].default})
+def _with_default(name: str, choices: Choices) -> Choices:
+    """Return the choices with the default value of one setting of the link."""
+    return choices.put(**{name: link.NAMES[name].default})
 
 
-def _without_take(take: object) -> Callable[[Choices], Choices]:
-    """Return the step that removes one patch."""
-    return lambda choices: choices.put(take=tuple(other for other in choices["take"] if other != take))
+def _without_patch(patch: Take, choices: Choices) -> Choices:
+    """Return the choices without one patch of activations."""
+    return choices.put(take=tuple(other for other in choices["take"] if other != patch))
 
 
 def with_heads_off(choices: Choices, site: Site, heads: frozenset[int]) -> Choices:

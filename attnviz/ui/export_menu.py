@@ -33,7 +33,7 @@ def menu(context: Context, figures: dict[str, Figure], key: str) -> None:
         if len(figures) > 1:
             name = st.segmented_control("Picture", [*figures], default=name, required=True, key=f"which {key}")
         use = st.segmented_control("Made for", [*USES], default="Screen", required=True, key=f"use {key}")
-        figure = replace(figures[name])  # a copy without the cached properties that a file needs
+        figure = replace(figures[name])  # a copy, so that what a file needs is not kept with the figure of the page
         for group in ("first", "more"):
             with st.container(horizontal=True, gap="xsmall"):
                 for kind in (name for name, format in export.FORMATS.items() if format.place == group):
@@ -49,13 +49,13 @@ def menu(context: Context, figures: dict[str, Figure], key: str) -> None:
 
 
 def _save(figure: Figure, kind: str, use: str, key: str) -> None:
-    """Draw the button of one format."""
+    """Draw the button that saves a figure in one format (`kind`, such as "svg") for one of `USES`."""
     from attnviz import export
 
     options = {name: value for name, value in USES[use].items() if name != "scale" or kind == "png"}
-    file, described = export.filename(figure, kind, **options), export.FORMATS[kind]
+    file, file_format = export.filename(figure, kind, **options), export.FORMATS[kind]
     make = partial(export.render, figure, kind, **options)
-    _download(kind.upper(), make, file, described.mime, key=f"save {kind} {key}", help=described.label)
+    _download(kind.upper(), make, file, file_format.mime, key=f"save {kind} {key}", help=file_format.label)
 
 
 def _run(context: Context, figures: list[Figure], key: str) -> None:
@@ -64,12 +64,13 @@ def _run(context: Context, figures: list[Figure], key: str) -> None:
     from attnviz.export.explore import explore
 
     record, text, head = context.record, context.sentence, context.head if isinstance(context.head, int) else 0
-    place = {"before": context.before, "sentence": text, "site": context.site, "head": head}
-    case = getattr(context.source, "case", None) or cases.settings_of(context.source, context.request)
-    settings = case | _state()
+    in_view = {"before": context.before, "sentence": text, "site": context.site, "head": head}
+    settings = getattr(context.source, "case", None)  # of an opened file
+    if not settings:
+        settings = cases.settings_of(context.source, context.request)
     copies, name = tuple(map(replace, figures)), stem(record, sentence=text)
-    page = partial(explore, record, **place)
-    archive = partial(everything, record, copies, settings=settings, dark=context.dark, **place)
+    page = partial(explore, record, **in_view)
+    archive = partial(everything, record, copies, settings=settings | _state(), dark=context.dark, **in_view)
     with st.container(horizontal=True, gap="xsmall"):
         about = "Every head as map, lines and text, in a page that opens in any browser"
         options = {"key": f"save page {key}", "help": about, "icon": ":material/web:"}
@@ -87,7 +88,7 @@ def _state() -> dict[str, Any]:
 
 def _download(title: str, make: Callable[[], bytes | str], file: str, mime: str, **options: Any) -> None:
     """Draw a button that makes and downloads a file; an error is shown in the menu."""
-    keep, current = streamlit_internals.file_keeper(mime, file), session()
+    keep_file, current = streamlit_internals.file_keeper(mime, file), session()
 
     def contents() -> bytes:
         try:
@@ -96,7 +97,7 @@ def _download(title: str, make: Callable[[], bytes | str], file: str, mime: str,
             current.memory["not saved"] = str(error)
             raise
         content = content.encode() if isinstance(content, str) else content
-        keep(content)
+        keep_file(content)
         return content
 
     st.download_button(title, contents, file, mime, on_click="ignore", **options)

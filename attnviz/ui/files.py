@@ -5,6 +5,7 @@ A link names such a model ``file:case.attn`` but does not contain the file: who 
 
 import codecs
 
+import numpy as np
 import streamlit as st
 from streamlit import config
 
@@ -22,7 +23,8 @@ MOST_FILES = 4
 """Maximum number of files that a session may have open."""
 MOST_HEADS, MOST_TOKENS = 512, 32_768
 """Maximum numbers of heads of a layer, and of queries or keys, in a file; above them a page would take too long."""
-LONGEST_NAME = 80
+LONGEST_NAME, KEPT_AT_END = 80, 15
+"""Maximum number of characters of a file's name, and of these the number kept at the end of a shortened name."""
 
 
 def opened() -> dict[str, Saved]:
@@ -52,16 +54,23 @@ def button() -> None:
 
 
 def _open(count: int) -> None:
-    """Open each uploaded file, store a message for each that fails, and free the memory of the uploads."""
+    """Open each uploaded file by the ending of its name, and store the messages for the next drawing of the button.
+
+    Args:
+        count: number of earlier uses of the upload box, a part of its key.
+    """
     memory = session().memory
     memory["files taken"] = count + 1  # a new key, so that the upload box is empty again
     messages = []
     for upload in streamlit_internals.peek(f"files {count}") or ():
         name = _name(upload.name)
         try:
-            ending = name.lower()
-            take = _picture if ending.endswith((*PICTURES, media.SOUND_ENDING)) else _run
-            messages += (_text if ending.endswith(TEXTS) else take)(name, upload.getvalue())
+            if name.lower().endswith(TEXTS):
+                messages += _text(name, upload.getvalue())
+            elif name.lower().endswith((*PICTURES, media.SOUND_ENDING)):
+                messages += _picture(name, upload.getvalue())
+            else:
+                messages += _run(name, upload.getvalue())
         except AttnvizError as error:
             messages.append((str(error), "error"))
         streamlit_internals.drop_upload(upload.file_id)
@@ -70,9 +79,9 @@ def _open(count: int) -> None:
 
 def _picture(name: str, content: bytes) -> list[tuple[str, str]]:
     """Keep a picture or a sound in the session; return notes, also if the current model reads only text."""
-    notes = pictures.take(name, content)
-    kind = api.SOURCES.get(now()["model"].partition(":")[0])
-    if kind is not None and kind.reads == "text":
+    notes = pictures.open_file(name, content)
+    model = api.SOURCES.get(now()["model"].partition(":")[0])
+    if model is not None and model.reads == "text":
         example = "" if name.lower().endswith(media.SOUND_ENDING) else ", such as shapes"
         notes.append((f"{name} is open, but this model reads only text: choose another model{example}.", "notice"))
     return notes
@@ -115,17 +124,18 @@ def _run(name: str, content: bytes) -> list[tuple[str, str]]:
 
 def _check(saved: Saved) -> None:
     """Raise InputError if a file has more texts, heads or tokens than a page shows, or if memory is lacking."""
-    _, heads, queries, keys = (max(sizes) for sizes in zip(*(step.shape for step in saved.record.steps), strict=True))
+    shapes = np.array([step.shape for step in saved.record.steps])  # (steps, 4)
+    _, heads, queries, keys = shapes.max(0).tolist()
     sizes = {
         "texts": (len(saved.record.sentences), cache.MOST_SENTENCES),
         "heads in a layer": (heads, MOST_HEADS),
         "queries": (queries, MOST_TOKENS),
         "keys": (keys, MOST_TOKENS),
     }
-    for what, (count, most) in sizes.items():
+    for unit, (count, most) in sizes.items():
         if count > most:
-            most_shown = f"a page shows up to {most:,}. Use the command line"
-            raise InputError(f"{quoted(saved.name)} has {count:,} {what}; {most_shown}.")
+            limit = f"a page shows up to {most:,}. Use the command line"
+            raise InputError(f"{quoted(saved.name)} has {count:,} {unit}; {limit}.")
     if sum(other.record.nbytes for other in (*opened().values(), saved)) > budget.memory():
         raise InputError(f"There is no memory left for {quoted(saved.name)}; reload the page to close other files.")
 
@@ -133,4 +143,6 @@ def _check(saved: Saved) -> None:
 def _name(name: str) -> str:
     """Shorten the name of a file for links and lists, and keep its ending."""
     plain = "".join(c if c.isprintable() else " " for c in clean(name)).strip() or "file"
-    return plain if len(plain) <= LONGEST_NAME else f"{plain[: LONGEST_NAME - 16]}…{plain[-15:]}"
+    if len(plain) <= LONGEST_NAME:
+        return plain
+    return f"{plain[: LONGEST_NAME - 1 - KEPT_AT_END]}…{plain[-KEPT_AT_END:]}"

@@ -77,7 +77,7 @@ def public() -> Public | None:
     Raises:
         InputError: if a host name or origin is invalid, or given without the preset.
     """
-    names, pages = (_split_variable(*part) for part in ((HOST_NAMES, HOST_NAME), (FRAMED_BY, ORIGIN)))
+    names, pages = _split_variable(HOST_NAMES, HOST_NAME), _split_variable(FRAMED_BY, ORIGIN)
     if os.environ.get(PUBLIC, "") in ("", "0"):
         if names or pages:
             raise InputError(
@@ -87,12 +87,12 @@ def public() -> Public | None:
     return Public(names, pages)
 
 
-def _split_variable(variable: str, form: str) -> tuple[str, ...]:
-    """Split an environment variable at blanks and commas; raise InputError if a part does not match a pattern."""
+def _split_variable(variable: str, pattern: str) -> tuple[str, ...]:
+    """Split an environment variable at blanks and commas; raise InputError if a part does not match the pattern."""
     parts = tuple(re.findall(r"[^\s,]+", os.environ.get(variable, "")))
     for part in parts:
-        if not re.fullmatch(form, part, re.ASCII):
-            example = "attention.example.org" if form == HOST_NAME else "https://portal.example.org"
+        if not re.fullmatch(pattern, part, re.ASCII):
+            example = "attention.example.org" if pattern == HOST_NAME else "https://portal.example.org"
             raise InputError(f"{quoted(part)} in {variable} cannot be used; give for example {example}.")
     return parts
 

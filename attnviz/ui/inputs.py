@@ -22,6 +22,7 @@ LONGEST = 20_000
 MOST_UNKNOWN = 4
 """Maximum number of unknown words that the message names."""
 WORD = re.compile(r"\w+|[^\w\s]")
+"""Pattern of a word or a single punctuation mark."""
 FOR_LEARNING = ("constructed", "scratch")
 """Models that know no language and only show how attention works; they come last in the list."""
 OTHER = "other"
@@ -31,6 +32,7 @@ MOST_FINDINGS = 2
 LONGEST_SEARCHED = 100_000
 """Maximum length of texts for which another model is searched, because each candidate tokenizes them completely."""
 PIECES = re.compile(r"\w+|[^\w\s]+")
+"""Pattern of a word or a run of punctuation marks; a text is shortened at the end of one of them."""
 
 
 def row(*, visible: bool = True) -> tuple[Source, Request] | None:
@@ -39,16 +41,19 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
     Args:
         visible: whether to draw the row; the page Learn chooses model and text itself.
     """
-    top = st.container(horizontal=True, vertical_alignment="top", gap="xsmall", key="request") if visible else None
-    source, wrong = None, ""
+    container = None
+    if visible:
+        container = st.container(horizontal=True, vertical_alignment="top", gap="xsmall", key="request")
+    source, load_error = None, ""
     try:
-        source = opened(now()["model"], now()["step"])
+        source = open_model(now()["model"], now()["step"])
     except AttnvizError as error:
-        wrong = str(error)
-    reads_text = source is not None and source.reads in ("text", "both")
-    text = _chosen_text(source) if reads_text else ""
-    if top is not None:
-        with top:
+        load_error = str(error)
+    reads_text, text = source is not None and source.reads in ("text", "both"), ""
+    if reads_text:
+        text = _examples(source)[0] if now()["text"] is None else now()["text"]
+    if container is not None:
+        with container:
             _model(source)
             files.button()
             if source is not None and source.reads != "text":
@@ -57,89 +62,92 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
                 _text(source, text)
         _load_named_model()
     if source is None:
-        if wrong:
-            note(wrong)
+        if load_error:
+            note(load_error)
         return None
     if visible and source.findings:
         more = f" And {len(source.findings) - MOST_FINDINGS} more." if len(source.findings) > MOST_FINDINGS else ""
         note(" ".join(map(as_sentence, source.findings[:MOST_FINDINGS])) + more, "notice")
     try:
-        texts = cache.texts(text, by_line=_by_line(text)) if reads_text else ("",)
+        texts = ("",)
         if reads_text:
+            texts = cache.texts(text, by_line=_by_line(text))
             _note_unknown_words(source, texts)
-        requested = _request(source, texts)
-        return _with_chat(source), requested if source.reads == "text" else pictures.with_picture(source, requested)
+        request = _request(source, texts)
+        if source.reads != "text":
+            request = pictures.with_picture(source, request)
+        return _with_chat(source), request
     except AttnvizError as error:
-        note(str(error), "error" if text.strip() or not reads_text else "notice")
+        has_no_text_yet = reads_text and not text.strip()
+        note(str(error), "notice" if has_no_text_yet else "error")
     return None
 
 
-def opened(text: str, step: int | None = None) -> Source | None:
-    """Return the model that a link names; None while the model loads and the page shows the progress.
+def open_model(text: str, step: int | None = None) -> Source | None:
+    """Return the model that a link names, at a training step; None while it loads and the page shows the progress.
 
     Raises:
         AttnvizError: if there is no such model, or it does not take these parameters.
     """
     if text.startswith(files.PREFIX):
         return files.source(text)
-    if not _is_here(text):
+    if not _needs_no_loading(text):
         return model_loading.opened(text)
-    name, values = named_model(text)
+    name, parameters = named_model(text)
     source = cache.source(name, step)
-    return type(source)(**values) if values else source
+    return type(source)(**parameters) if parameters else source
 
 
-def _is_here(text: str) -> bool:
+def _needs_no_loading(name: str) -> bool:
     """Whether a model can be used at once: it ships with attnviz, belongs to this process, or is an opened file."""
-    return text.startswith(files.PREFIX) or text.partition(":")[0] in (*api.SOURCES, *api.OFFERED)
+    return name.startswith(files.PREFIX) or name.partition(":")[0] in (*api.SOURCES, *api.OFFERED)
 
 
 def _model(source: Source | None) -> None:
-    """Draw the box of models, which lists the available ones and takes any typed name."""
-    suitable = [name for name, kind in api.SOURCES.items() if _can_read(kind, source) and name not in FOR_LEARNING]
-    other = [] if model_loading.allowed() is not None else [OTHER]
-    named = [*files.opened(), *model_loading.listed(), *other]
-    names = dict.fromkeys([*api.OFFERED, *suitable, *named, *FOR_LEARNING, now()["model"]])
-    control(
-        st.selectbox,
-        "Model",
-        "model",
-        [*names],
-        step=_with_model,
-        visible=False,
-        format_func=lambda name: "Another model …" if name == OTHER else model_title(name),
-        accept_new_options=True,
-        width=180,
-    )
+    """Draw the box of models: a list of the available ones, in which any other name can be typed."""
+    shipped = [name for name, model in api.SOURCES.items() if _is_listed(model, source) and name not in FOR_LEARNING]
+    loaded = [*files.opened(), *model_loading.listed()]
+    if model_loading.allowed() is None:  # this server loads any model
+        loaded.append(OTHER)
+    names = dict.fromkeys([*api.OFFERED, *shipped, *loaded, *FOR_LEARNING, now()["model"]])
+    options = {"step": _with_model, "visible": False, "accept_new_options": True, "width": 180}
+    control(st.selectbox, "Model", "model", [*names], format_func=model_title, **options)
 
 
 def model_title(name: str) -> str:
     """Title of a model in a list."""
-    shipped = api.SOURCES[name].title if name in api.SOURCES else ""
-    return shipped or (name.removeprefix(files.PREFIX) if _is_here(name) else model_loading.title(name))
+    if name == OTHER:
+        return "Another model …"
+    if name in api.SOURCES and api.SOURCES[name].title:
+        return api.SOURCES[name].title
+    return name.removeprefix(files.PREFIX) if _needs_no_loading(name) else model_loading.title(name)
 
 
-def _can_read(kind: type[Source], source: Source | None) -> bool:
-    """Whether a model can read the current input: with a text and no picture, models of pictures alone cannot."""
-    is_text = now()["text"] is not None and now()["picture"] is None
-    return kind.reads in ("text", "both") or not is_text or (source is not None and source.reads == kind.reads)
+def _is_listed(model: type[Source], current: Source | None) -> bool:
+    """Whether to list a shipped model: with only a text, models that read text, or the same input as `current`."""
+    has_only_text = now()["text"] is not None and now()["picture"] is None
+    if model.reads in ("text", "both") or not has_only_text:
+        return True
+    return current is not None and current.reads == model.reads
 
 
-def _with_model(choices: Choices, name: str) -> Choices:
-    """Return the choices with another model, and with that model's example unless the text was typed.
+def _with_model(choices: Choices, name: str | None) -> Choices:
+    """Return the choices with another model; without a typed text, the page then shows an example of that model.
 
-    A model that must be found and loaded first is only stored, and the choices stay the same until it is loaded.
+    The name of a model that must be loaded first is kept for `_load_named_model`, and the choices stay the same.
     """
     name = (name or "").strip()
-    if name == OTHER or (name and not _is_here(name)):
-        model_loading.forget(name)
-        session().memory["named model"] = name
+    if not name:
         return choices
-    return choices.without("model").put(model=name) if name else choices
+    if name != OTHER and _needs_no_loading(name):
+        return choices.without("model").put(model=name)
+    model_loading.forget(name)
+    session().memory["named model"] = name
+    return choices
 
 
 def _load_named_model() -> None:
-    """Load the model that was named last and then choose it; after “Another model …”, draw a box for its name."""
+    """Load the model whose name was typed, and choose it; after “Another model …”, draw a box for the name."""
     memory = session().memory
     name = memory.get("named model")
     if name == OTHER:
@@ -151,10 +159,10 @@ def _load_named_model() -> None:
         st.text_input(label, key="model name", placeholder="org/name", on_change=take_typed_name, width=560)
     if name in (None, OTHER):
         return
-    if memory.get("canceled") in model_loading.keys(name):
+    if memory.get("canceled") in model_loading.keys(name):  # the user canceled the search or the download
         memory["named model"] = memory["canceled"] = None
         return
-    if model_loading.opened(name, leave=_forget_name) is not None:
+    if model_loading.opened(name, on_failure=_forget_name) is not None:
         _forget_name()
         change(lambda choices: choices.without("model").put(model=name))
         st.rerun()
@@ -164,41 +172,27 @@ def _forget_name() -> None:
     session().memory["named model"] = None
 
 
-def _chosen_text(source: Source) -> str:
-    """Return the typed text; by default the first example of the model."""
-    return _examples(source)[0] if now()["text"] is None else now()["text"]
-
-
 def _text(source: Source, text: str) -> None:
-    """Draw the text box, the box for a target and the menu of examples."""
+    """Draw the text box, the box for a target and the menu of examples; a saved run has only its fixed text."""
     examples, fixed = _examples(source), bool(source.one_run)
     if len(text) > LONGEST:
         quiet(f"{visible_text(text[:1000])} … ({len(text):,} characters)")
         return
     with st.container(key="box"):
-        control(
-            st.text_area,
-            "Text",
-            "text",
-            value=without_surrogates(text),
-            step=lambda choices, typed: _with_text(choices, typed or ""),
-            visible=False,
-            height="content",
-            placeholder="Type a sentence",
-            disabled=fixed,
-        )
+        value = {"value": without_surrogates(text), "step": lambda choices, typed: _with_text(choices, typed or "")}
+        options = {"visible": False, "height": "content", "placeholder": "Type a sentence", "disabled": fixed}
+        control(st.text_area, "Text", "text", **value, **options)
     if source.writes and not fixed:
         with st.container(key="target-box"):
             widget = st.text_area if _by_line(text) else st.text_input
             control(widget, "Target", "target", visible=False, placeholder="Target: the model's own output")
     if not fixed:
-        st.menu_button(
-            "Examples",
-            examples,
-            key="example",
-            format_func=lambda example: literal(example.replace("\n", " / ")[:60]),
-            on_click=lambda: change(lambda choices: _with_text(choices, st.session_state["example"])),
-        )
+
+        def use_example() -> None:
+            change(lambda choices: _with_text(choices, st.session_state["example"]))
+
+        options = {"key": "example", "format_func": lambda example: literal(example.replace("\n", " / ")[:60])}
+        st.menu_button("Examples", examples, on_click=use_example, **options)
 
 
 def _examples(source: Source) -> list[str]:
@@ -208,9 +202,10 @@ def _examples(source: Source) -> list[str]:
 
 
 def _by_line(text: str) -> bool:
-    """Whether each line is a text of its own: as chosen, or by default if there are several lines."""
-    several = len(text.strip("\r\n").splitlines()) > 1
-    return several if now()["lines"] is None else now()["lines"]
+    """Whether each line is a text of its own; by default if there are several lines."""
+    if now()["lines"] is not None:
+        return now()["lines"]
+    return len(text.strip("\r\n").splitlines()) > 1
 
 
 def _with_text(choices: Choices, text: str | None) -> Choices:
@@ -235,9 +230,9 @@ def _request(source: Source, texts: tuple[str, ...]) -> Request:
 
 
 def _with_chat(source: Source) -> Source:
-    """Return the model with the chosen chat settings, if it has a chat template."""
-    chat = now()["chat"]
-    return source if chat is None or not source.can_chat else replace(source, chat=True, system=chat)
+    """Return the model with the chosen system prompt in its chat template; unchanged without chat or template."""
+    has_chat = source.can_chat and now()["chat"] is not None
+    return replace(source, chat=True, system=now()["chat"]) if has_chat else source
 
 
 def _note_unknown_words(source: Source, lines: tuple[str, ...]) -> None:
@@ -251,17 +246,13 @@ def _note_unknown_words(source: Source, lines: tuple[str, ...]) -> None:
         more = "" if len(unknown) <= MOST_UNKNOWN else f" and {len(unknown) - MOST_UNKNOWN} more"
         note(f"{title} does not know {names}{more}: it reads <unk> instead.", "notice")
         return
-    count = max(0, len(words) - len(unknown))
-    note(f"This model knows {count} of {len(words)} words: it reads <unk> instead of the others.", "notice")
-    reader = next((name for name in (*model_loading.listed(), "scratch") if name != now()["model"]), None)
-    if reader is not None:
-        st.button(
-            f"Use {model_title(reader)}, which reads any text",
-            key="reads any",
-            icon=":material/translate:",
-            on_click=change,
-            args=(lambda choices: _with_model(choices, reader),),
-        )
+    num_known = max(0, len(words) - len(unknown))
+    note(f"This model knows {num_known} of {len(words)} words: it reads <unk> instead of the others.", "notice")
+    other_models = [name for name in (*model_loading.listed(), "scratch") if name != now()["model"]]
+    if other_models:
+        title = f"Use {model_title(other_models[0])}, which reads any text"
+        action = {"on_click": change, "args": (lambda choices: _with_model(choices, other_models[0]),)}
+        st.button(title, key="reads any", icon=":material/translate:", **action)
 
 
 def offer_shorter(error: TooLong, source: Source, request: Request) -> None:
@@ -286,15 +277,15 @@ def _shorten(source: Source, request: Request) -> None:
 
 def _fitting_beginning(source: Source, text: str) -> str:
     """Find the longest beginning of a text, in whole words, that the model can read; the whole text if no word fits."""
-    ends = [match.end() for match in islice(PIECES.finditer(text), source.longest)]
-    low, high = 0, len(ends)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _reads(source, Request((text[: ends[middle - 1]],))):
-            low = middle
+    word_ends = [match.end() for match in islice(PIECES.finditer(text), source.longest)]
+    fits, most = 0, len(word_ends)  # numbers of words, narrowed by a binary search
+    while fits < most:
+        middle = (fits + most + 1) // 2
+        if _reads(source, Request((text[: word_ends[middle - 1]],))):
+            fits = middle
         else:
-            high = middle - 1
-    return text[: ends[low - 1]] if low else text
+            most = middle - 1
+    return text[: word_ends[fits - 1]] if fits else text
 
 
 def _reads(source: Source, request: Request) -> bool:
@@ -307,7 +298,7 @@ def _reads(source: Source, request: Request) -> bool:
 
 
 def _model_that_reads(request: Request) -> str | None:
-    """Find the first shipped model that can read these texts; None if there is none or the texts are too long."""
+    """Find the first shipped model that can read these texts; None if there is none, or above LONGEST_SEARCHED."""
     if sum(map(len, request.texts)) > LONGEST_SEARCHED:
         return None
     for name, source_class in api.SOURCES.items():

@@ -96,7 +96,7 @@ def check_free(address: str, port: int, option: str = "--port") -> None:
     try:
         family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
         with socket.socket(family) as probe:
-            if os.name != "nt":  # there, the option would let two servers listen on one port
+            if os.name != "nt":  # on Windows, the option would let two servers listen on one port
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address, port))
     except (OSError, UnicodeError) as error:

@@ -102,9 +102,11 @@ def show(
         InputError: if there is no such source, or the port cannot be used.
     """
     global _serving
-    source = api.load(source) if isinstance(source, str) else source
-    if isinstance(source, Record):
-        source = Saved(source.source if source.source not in api.SOURCES else f"{source.source} (saved)", source)
+    if isinstance(source, str):
+        source = api.load(source)
+    elif isinstance(source, Record):
+        name = f"{source.source} (saved)" if source.source in api.SOURCES else source.source
+        source = Saved(name, source)
     elif inspect.isfunction(source):
         source = Recorded.of(source)
     if not isinstance(source, Source):
@@ -115,13 +117,15 @@ def show(
         if _serving is None:
             _serving = _Serving(port)
         if text is not None:
-            choices = choices.put(text=text, lines=False if len(text.strip("\r\n").splitlines()) > 1 else None)
+            has_lines = len(text.strip("\r\n").splitlines()) > 1
+            choices = choices.put(text=text, lines=False if has_lines else None)  # one text, not one for each line
         address = urlencode(link.write(choices), quote_via=quote)
         app = OpenApp(f"http://{HOST}:{_serving.port}/?{address}", source.lock, name)
         _serving.apps.append(app)
     print(f"attnviz is open at {app.url}", flush=True)  # noqa: T201 (as a server does)
-    is_interactive = hasattr(sys, "ps1") and "ipykernel" not in sys.modules
-    if is_interactive if browser is None else browser:
+    if browser is None:
+        browser = hasattr(sys, "ps1") and "ipykernel" not in sys.modules
+    if browser:
         webbrowser.open(app.url)
     return app
 

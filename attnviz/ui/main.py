@@ -4,7 +4,6 @@ Large modules are imported in functions, so that the frame of a page appears at 
 """
 
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from urllib.parse import parse_qsl, urlsplit
 
@@ -16,9 +15,9 @@ from attnviz.core.errors import AttnvizError, TooLong
 PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Learn")
 """Titles of the pages; each page is the module of that name in `attnviz.ui.pages`."""
 FIRST = {"model": "story", "layer": "d1", "head": "0"}
-"""Choices of a first visit, as parameters of a link."""
+"""Choices for an address without parameters, as parameters of a link."""
 OPEN = "--open"
-"""Argument of the app's script; the next argument is the page to open, with its choices."""
+"""Flag in the arguments of the app's script; the next argument is the page to open, as "/masks?model=story"."""
 
 
 def app() -> None:
@@ -35,7 +34,7 @@ def app() -> None:
 
 
 def above(title: str) -> None:
-    """Draw the row of the model and the text above a page."""
+    """Draw the row above the page with this title, and store the model and the request for `body`; Learn has no row."""
     from attnviz.ui import inputs, request, runs
     from attnviz.ui.text import SCRIPTS, STYLE
 
@@ -43,22 +42,24 @@ def above(title: str) -> None:
         st.html(STYLE)
         if SCRIPTS:
             st.html("".join(f"<script>{script}</script>" for script in SCRIPTS), unsafe_allow_javascript=True)
-    opening, first = _opening()
-    if request.arrive(first) and title == PAGES[0] != opening:
-        go_to(opening)
+    start_page, start_choices = _start()
+    used_start_choices = request.read_address(start_choices)
+    if used_start_choices and title == PAGES[0] and start_page != title:
+        go_to(start_page)
     if title != "Learn":
         request.leave_course()
     with runs.place("row"):
-        st.session_state["chosen"] = inputs.row(visible=title != "Learn")
+        st.session_state["model and request"] = inputs.row(visible=title != "Learn")
 
 
-def _opening() -> tuple[str, dict[str, str]]:
-    """Return the page and the choices for an address without choices: those of the command line, else the defaults."""
+def _start() -> tuple[str, dict[str, str]]:
+    """Return the title of the first page and its parameters, from the command line or else the defaults."""
     if sys.argv[1:2] != [OPEN]:
         return PAGES[0], FIRST
-    target = urlsplit(sys.argv[2])
-    title = target.path.strip("/").title()
-    return title if title in PAGES else PAGES[0], dict(parse_qsl(target.query, keep_blank_values=True)) or FIRST
+    address = urlsplit(sys.argv[2])
+    title = address.path.strip("/").title()
+    parameters = dict(parse_qsl(address.query, keep_blank_values=True))
+    return title if title in PAGES else PAGES[0], parameters or FIRST
 
 
 def go_to(title: str) -> None:
@@ -68,34 +69,33 @@ def go_to(title: str) -> None:
 
 def _page(title: str) -> st.Page:
     """Build the Streamlit page with this title."""
-    return st.Page(_runner(title), title=title, url_path=title.lower(), default=title == PAGES[0])
 
+    def draw() -> None:
+        body(title)
 
-def _runner(title: str) -> Callable[[], None]:
-    """Return the function that draws the page with this title."""
-    return lambda: body(title)
+    return st.Page(draw, title=title, url_path=title.lower(), default=title == PAGES[0])
 
 
 @st.fragment
 def body(title: str) -> None:
-    """Draw the page with this title, or switch to the page that a click opened; show an error as one sentence."""
+    """Draw the page with this title (empty without a model), or in its place the progress of a run or an error."""
     page = import_module(f"attnviz.ui.pages.{title.lower()}").page
     from attnviz.ui import cache, inputs, request, runs
     from attnviz.ui.text import note
 
-    if other := request.session().memory.pop("open", ""):
-        go_to(other)
-    request.turn_to(title)
-    chosen = st.session_state["chosen"]
-    if chosen is not None:
+    if opened_page := request.session().memory.pop("open", ""):
+        go_to(opened_page)
+    request.set_page(title)
+    if (model_and_request := st.session_state["model and request"]) is not None:
+        source, wanted = model_and_request
         try:
             with runs.place("page"):
-                page(*chosen)
+                page(source, wanted)
         except runs.Waiting as waiting:
             runs.show(waiting.job)
         except TooLong as error:
-            inputs.offer_shorter(error, *chosen)
+            inputs.offer_shorter(error, source, wanted)
         except AttnvizError as error:
             note(str(error))
-    cache.forget_the_dead()
+    cache.drop_dead_keys()
     request.write_address()

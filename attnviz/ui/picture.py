@@ -28,7 +28,7 @@ def picture(
 
     Args:
         key: name of the picture, under which its widget and its number of clicks are kept.
-        select: name of the selection in the chart.
+        select: name of the chart's selection that a click changes, such as "cell" or "head".
         on_click: function to call with the fields of the clicked mark, once for each click.
         on_escape: function to call when Escape clears the selection.
         on_drag: function to call with the ranges of a drag on a grid that can be painted, {"row": [1.2, 3.4],
@@ -50,8 +50,9 @@ def picture(
     def report() -> None:
         """Pass what the browser reports, such as a click, to the matching function."""
         selection = streamlit_internals.peek(name)["selection"]
-        points = selection.get(select)
-        point = points[0] if isinstance(points, list) and points else points
+        point = selection.get(select)
+        if isinstance(point, list) and point:
+            point = point[0]
         if on_drag:
             on_drag(selection.get("drag") or {})
         if point and clicked(key, point):

@@ -12,6 +12,7 @@ from attnviz.core.places import Picture, Sound
 from attnviz.core.request import Request
 from attnviz.figures.patches import data_uri
 from attnviz.files import media
+from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.ui import cache
 from attnviz.ui.request import change, control, now, session
@@ -22,17 +23,17 @@ MOST = 4
 """Maximum number of pictures and sounds that a session keeps."""
 
 
-def own() -> dict[str, Picture]:
-    """Return the pictures and sounds of this session by file name, the newest last."""
+def opened() -> dict[str, Picture]:
+    """Return the pictures and sounds that were opened in this session by file name, the newest last."""
     return session().memory.setdefault("pictures", {})
 
 
 def names(source: Source) -> list[str]:
     """Return the names of all pictures or sounds that a model can read: opened files, examples, `NONE` if optional."""
     is_sound = source.reads == "sound"
-    opened = [name for name, picture in own().items() if isinstance(picture, Sound) == is_sound]
-    shipped = [name for name, path in EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == is_sound]
-    return [*reversed(opened), *shipped, *([NONE] if source.reads == "both" else [])]
+    own = [name for name, picture in opened().items() if isinstance(picture, Sound) == is_sound]
+    examples = [name for name, path in EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == is_sound]
+    return [*reversed(own), *examples, *([NONE] if source.reads == "both" else [])]
 
 
 def row(source: Source) -> None:
@@ -42,34 +43,33 @@ def row(source: Source) -> None:
     chosen = now()["picture"] if now()["picture"] in available else available[0]
     if chosen != NONE:
         st.html(f'<img src="{data_uri(_picture_by_name(chosen).small)}" alt="" height="38">', width="content")
-    control(
-        st.selectbox,
-        label,
-        "picture",
-        available,
-        value=chosen,
-        step=lambda choices, name: choices.without("text").put(picture=name, gray=()),
-        visible=False,
-        width=180,
-    )
+    options = {"value": chosen, "step": _with_picture_name, "visible": False, "width": 180}
+    control(st.selectbox, label, "picture", available, **options)
 
 
-def take(name: str, content: bytes) -> list[tuple[str, str]]:
-    """Keep the picture or sound of a file, and choose it; return notes on changes to it, such as a smaller size."""
+def _with_picture_name(choices: Choices, name: str) -> Choices:
+    """Return the choices with another picture or sound, without the text and the gray patches of the old one."""
+    return choices.without("text").put(picture=name, gray=())
+
+
+def open_file(name: str, content: bytes) -> list[tuple[str, str]]:
+    """Keep the picture or sound of a file, and choose it; return notes (text, kind) on changes, as of its size."""
     if name.lower().endswith(media.SOUND_ENDING):
         picture, notes = media.read_sound(name, content), ()
     else:
         picture, notes = media.read_picture(name, content)
-    own().pop(name, None)
-    own()[name] = picture
-    while len(own()) > MOST:
-        own().pop(next(iter(own())))
-    change(lambda choices: choices.without("text").put(picture=name, gray=()))
+    kept = opened()
+    kept.pop(name, None)  # so that it becomes the newest
+    kept[name] = picture
+    while len(kept) > MOST:
+        oldest = next(iter(kept))
+        del kept[oldest]
+    change(lambda choices: _with_picture_name(choices, name))
     return [(f"{name}: {text}", "notice") for text in notes]
 
 
 def with_picture(source: Source, request: Request, *, gray: bool = True) -> Request:
-    """Return the request with the chosen picture or sound.
+    """Return the request with the chosen picture or sound for each text, by default the first one available.
 
     Args:
         gray: whether the patches that the user grayed out are gray in the picture.
@@ -79,19 +79,19 @@ def with_picture(source: Source, request: Request, *, gray: bool = True) -> Requ
     """
     available, name = names(source), now()["picture"]
     if name is not None and name not in available:
-        raise InputError(
-            f"There is no picture {quoted(name)} here: open its file, or choose one of {', '.join(available)}."
-        )
+        listed = ", ".join(available)
+        raise InputError(f"There is no picture {quoted(name)} here: open its file, or choose one of {listed}.")
     name = available[0] if name is None else name
     if name == NONE:
         return request
-    picture = _picture_by_name(name)
-    whole = replace(request, pictures=((picture,),) * len(request.texts))
-    if not (gray and now()["gray"]) or source.reads == "sound":
-        return whole
-    tokens = cache.sentences(source, whole)[0].tokens
-    boxes = [tokens[place].box for place in now()["gray"] if place < len(tokens) and tokens[place].box]
-    return replace(request, pictures=((picture.grayed(boxes),),) * len(request.texts))
+    picture, count = _picture_by_name(name), len(request.texts)
+    unchanged = replace(request, pictures=((picture,),) * count)
+    if not gray or not now()["gray"] or source.reads == "sound":
+        return unchanged
+    tokens = cache.sentences(source, unchanged)[0].tokens
+    patches = [tokens[position].box for position in now()["gray"] if position < len(tokens)]
+    grayed = picture.grayed([box for box in patches if box])  # tokens of words have no box
+    return replace(request, pictures=((grayed,),) * count)
 
 
 def name_of(picture: Picture) -> str:
@@ -100,15 +100,17 @@ def name_of(picture: Picture) -> str:
     Raises:
         LookupError: if the picture is neither, for example because some patches are gray.
     """
-    return {_picture_by_name(name): name for name in (*own(), *EXAMPLES)}[picture]
+    names_by_picture = {_picture_by_name(name): name for name in (*opened(), *EXAMPLES)}
+    return names_by_picture[picture]
 
 
 def _picture_by_name(name: str) -> Picture:
-    return own()[name] if name in own() else _load_example(name)
+    return opened()[name] if name in opened() else _load_example(name)
 
 
 @lru_cache(maxsize=8)
 def _load_example(name: str) -> Picture:
+    """Read a picture or a sound that ships with attnviz."""
     path: Path = EXAMPLES[name]
     content = path.read_bytes()
     is_sound = path.suffix == media.SOUND_ENDING

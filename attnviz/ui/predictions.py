@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from itertools import combinations
 
 from attnviz import analysis, figures
 from attnviz.analysis.sentences import label_value, quoted, quoted_token
@@ -43,9 +44,10 @@ def panel(context: Context, position: int | None = None) -> dict[str, Figure]:
     """Draw the sentence and a figure of its numbers; return the figure by its name in the export menu."""
     if text := sentence(context, position):
         block(text, "large")
-    if (named := figure(context, position)) is None:
+    name_and_figure = figure(context, position)
+    if name_and_figure is None:
         return {}
-    name, bars = named
+    name, bars = name_and_figure
     picture(bars, name)
     return {name.capitalize(): bars}
 
@@ -68,24 +70,26 @@ def _written_text(context: Context) -> str:
     """Write which text the model generated, and which it generates without the edits if that differs."""
     if context.request.targets:
         return f"The decoder reads your target: “{context.request.targets[context.sentence]}”"
-    texts = [run.prediction.written[context.sentence] for run in (context.record, context.before) if run is not None]
-    before = "" if len(set(texts)) == 1 else f" Before: “{texts[1]}”"
-    return f"The model writes: “{texts[0]}”{before}"
+    text = context.record.prediction.written[context.sentence]
+    original = context.original.prediction.written[context.sentence]
+    before = "" if original == text else f" Before: “{original}”"
+    return f"The model writes: “{text}”{before}"
 
 
 def _top_word(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str] = quoted) -> str:
-    """Write the most probable word and its probability, and both without the edits; `quote` formats a word."""
+    """Write the first and most probable of `ranked`, and the most probable word without the edits (`before`)."""
     if not ranked or math.isnan(ranked[0].probability):
         return "the probabilities are not numbers"
-    new = ranked[0]
-    now = percent(new.probability)
-    if new.before is None or math.isnan(new.before):
-        return f"{quote(new.word)} {now}"
-    old = max(ranked, key=lambda word: word.before)
-    if old is not new:
-        return f"{quote(new.word)} {now} in place of {quote(old.word)} {percent(old.before)}"
-    before = percent(new.before)
-    return f"{quote(new.word)} {now}, as before" if before == now else f"{quote(new.word)} {before} → {now}"
+    top = ranked[0]
+    text = f"{quote(top.word)} {percent(top.probability)}"
+    if top.before is None or math.isnan(top.before):
+        return text
+    top_before = max(ranked, key=lambda word: word.before)
+    if top_before is not top:
+        return f"{text} in place of {quote(top_before.word)} {percent(top_before.before)}"
+    if percent(top.before) == percent(top.probability):
+        return f"{text}, as before"
+    return f"{quote(top.word)} {percent(top.before)} → {percent(top.probability)}"
 
 
 def _vector_sentence(context: Context) -> str:
@@ -96,7 +100,9 @@ def _vector_sentence(context: Context) -> str:
         moved = float(analysis.shift(context.before, context.record)[context.sentence])
         return f"The vector of the text moved by {moved:.2f} (1 − cosine)."
     cosines = analysis.similarity(context.record)
-    count = len(context.record.sentences)
-    pairs = [(float(cosines[i, j]), i + 1, j + 1) for i in range(count) for j in range(i + 1, count)]
-    cosine, first, second = max((pair for pair in pairs if not math.isnan(pair[0])), default=(math.nan, 0, 0))
-    return "" if math.isnan(cosine) else f"Texts {first} and {second} are most similar: cosine {cosine:.2f}."
+    pairs = combinations(range(len(context.record.sentences)), 2)
+    by_cosine = {float(cosines[i, j]): (i + 1, j + 1) for i, j in pairs if not math.isnan(cosines[i, j])}
+    if not by_cosine:
+        return ""
+    first, second = by_cosine[max(by_cosine)]
+    return f"Texts {first} and {second} are most similar: cosine {max(by_cosine):.2f}."

@@ -10,6 +10,7 @@ import json
 import marshal
 from functools import cached_property, lru_cache
 from hashlib import blake2b
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -58,10 +59,10 @@ def vega(grid: Grid, form: Form | None = None, data: dict[str, Table] | None = N
     The column "read" has a `CellNumbers`; the caller replaces it by an address that serves its `json`. A click sets
     the signal "cell" to the value of a Vega-Lite point selection: [{"query": ..., "key": ..., "rev": ...}].
     """
-    tile = 1 if grid.squares.offsets is None else grid.size.tile
-    numbers = tuple((number.name, number.title or number.name) for number in grid.squares.numbers)
-    key = marshal.dumps((form or grid.form).spec, 2)  # five times as fast as JSON
-    return _spec(key, grid.size, numbers, tile, grid.style.colors), table(grid, data or grid.data)
+    tile = 1 if grid.squares.offsets is None else grid.size.tile  # a square shows tile x tile cells
+    titles = tuple((number.name, number.title or number.name) for number in grid.squares.numbers)
+    chart = marshal.dumps((form or grid.form).spec, 2)  # hashable, for the cache; five times as fast as JSON
+    return _spec(chart, grid.size, titles, tile, grid.style.colors), table(grid, data or grid.data)
 
 
 def warm() -> None:
@@ -72,20 +73,24 @@ def warm() -> None:
 
 
 def table(grid: Grid, data: dict[str, Table]) -> Table:
-    """Join all tables into one: rows of the grid first, then columns, meta, and the texts of the states."""
+    """Join all tables into one, with a column `kind`: rows of the grid first, then columns, meta, texts of states."""
     squares, used = grid.squares, grid.squares.occurring
     codes = _pack_codes(np.searchsorted(used, squares.states), len(used))
     cells = CellNumbers({number.name: _float32(number.values) for number in squares.numbers} | {"saying": codes})
     offset = None if squares.offsets is None else _pack_codes(squares.offsets, grid.size.tile**2).tobytes().hex()
-    first, meta = [f"{grid.prefix}{name}" for name in ("rows", "columns", "meta")], f"{grid.prefix}meta"
+    rows, columns, meta = (f"{grid.prefix}{name}" for name in ("rows", "columns", "meta"))
     more = {"rev": [grid.style.rev], "read": [cells], "offset": [offset]}
-    parts = data | {meta: data[meta] | more, "saying": {"name": [squares.kinds[i].text for i in used]}}
-    order = [*first, "saying", *(name for name in data if name not in first)]
-    tables = [{"kind": [name] * len(next(iter(parts[name].values()))), **parts[name]} for name in order]
-    return {
-        name: [value for part in tables for value in part.get(name) or [None] * len(part["kind"])]
-        for name in dict.fromkeys(name for part in tables for name in part)
-    }
+    texts = {"name": [squares.kinds[i].text for i in used]}
+    first_tables = {rows: data[rows], columns: data[columns], meta: data[meta] | more, "saying": texts}
+    tables = first_tables | {name: part for name, part in data.items() if name not in first_tables}
+    joined: Table = {"kind": []}
+    for name, part in tables.items():
+        before, count = len(joined["kind"]), len(next(iter(part.values())))
+        joined |= {column: [None] * before for column in part if column not in joined}
+        for column, values in joined.items():
+            values.extend(part.get(column) or [None] * count)
+        joined["kind"][before:] = [name] * count
+    return joined
 
 
 class CellNumbers:
@@ -110,9 +115,10 @@ class CellNumbers:
             content.update(array)
         return content.hexdigest()
 
-    def json(self, of: str) -> bytes:
-        """Encode one row as JSON: `of`, its address, and for each name all cells, row by row, as hexadecimal digits."""
-        return json.dumps([{"of": of} | {name: array.tobytes().hex() for name, array in self.arrays.items()}]).encode()
+    def json(self, address: str) -> bytes:
+        """Encode a table of one row: "of", the address, and under each name all cells, row by row, as hex digits."""
+        cells = {name: array.tobytes().hex() for name, array in self.arrays.items()}
+        return json.dumps([{"of": address} | cells]).encode()
 
 
 def _pack_codes(codes: np.ndarray, count: int) -> np.ndarray:
@@ -127,21 +133,18 @@ def _float32(values: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(maxsize=64)
-def _spec(
-    form: bytes,
-    size: Size,
-    numbers: tuple[tuple[str, str], ...],
-    tile: int,
-    colors: Theme,
-) -> dict[str, Any]:
-    """Compile the chart of a grid to Vega, in a group with data from the table "source" and signals of the pointer."""
+def _spec(chart: bytes, size: Size, titles: tuple[tuple[str, str], ...], tile: int, colors: Theme) -> dict[str, Any]:
+    """Compile the chart of a grid to Vega, in a group with data from the table "source" and signals of the pointer.
+
+    `chart` is the Vega-Lite specification, encoded by `marshal`; `titles` has the name and title of each number.
+    """
     import vl_convert
 
-    vega = vl_convert.vegalite_to_vega(marshal.loads(form))
+    vega = vl_convert.vegalite_to_vega(marshal.loads(chart))
     inner_names = ("scales", "axes", "legends", "title", "marks", "layout")
     inner = {name: vega.pop(name) for name in inner_names if name in vega}
     views = [mark["marks"] for mark in inner["marks"] if mark["type"] == "group"] or [inner["marks"]]
-    for mark in (mark for marks in views for mark in marks):
+    for mark in chain(*views):  # only the image of the cells and invisible labels, which enlarge texts, take clicks
         is_label = mark["type"] == "text" and mark["encode"]["update"].get("opacity") == {"value": 0}
         mark["interactive"] = is_label or mark["type"] == "image"
         if mark["type"] == "image":
@@ -153,9 +156,10 @@ def _spec(
     inner["data"] = [*data, _kind_dataset({"name": "saying"}), {"name": "read"} | cells]
     sides = {name: {"value": value} for name, value in (("width", size.width), ("height", size.height))}
     size_signals = [{"name": name} | side for name, side in sides.items()]
-    inner["signals"] = [*size_signals, *vega.get("signals", ()), *_words(size, numbers, tile)]
+    inner["signals"] = [*size_signals, *vega.get("signals", ()), *_text_signals(size, titles, tile)]
     for i, marks in enumerate(views):
-        marks += _pointer_marks(size, colors)[: None if i == 0 else -2]
+        *frame_and_lines, name, numbers = _pointer_marks(size, colors)
+        marks += [*frame_and_lines, name, numbers] if i == 0 else frame_and_lines
     return {name: vega[name] for name in ("$schema", "background", "config") if name in vega} | {
         "autosize": "pad",
         "padding": {"left": 0, "top": 0, "right": 0, "bottom": 4},
@@ -175,10 +179,10 @@ def _kind_dataset(dataset: dict) -> dict:
 
 
 def _signals(size: Size, tile: int) -> list[dict]:
-    """Build signals from the pointer to a cell: its index `at` (-1 for none), row, column and positions."""
+    """Build signals about the cell under the pointer: its index `at` (-1 for none), row, column and positions."""
     rows, columns = size.rows, size.columns
-    place = f"clamp(floor(y(group()) / {size.cell}), 0, {rows - 1}) * {columns}"
-    place += f" + clamp(floor(x(group()) / {size.cell}), 0, {columns - 1})"
+    row = f"clamp(floor(y(group()) / {size.cell}), 0, {rows - 1})"
+    column = f"clamp(floor(x(group()) / {size.cell}), 0, {columns - 1})"
     label = {"type": "click", "marktype": "text", "filter": "datum && isValid(datum.query)"}
     by_cell = _point_value("query: pointed_query, key: pointed_key")
     clicks = [
@@ -186,7 +190,10 @@ def _signals(size: Size, tile: int) -> list[dict]:
         {"events": label, "update": _point_value("query: datum.query, key: datum.key")},
         {"events": "window:keydown[event.key === 'Escape']", "update": "null"},
     ]
-    moves = [{"events": "@cells:pointermove", "update": place}, {"events": "@cells:pointerout", "update": "-1"}]
+    moves = [
+        {"events": "@cells:pointermove", "update": f"{row} * {columns} + {column}"},
+        {"events": "@cells:pointerout", "update": "-1"},
+    ]
     updates = {
         "pointed_meta": f"data('source')[{rows + columns}] || {{}}",
         "pointed_row": f"data('source')[floor(at / {columns})] || {{}}",
@@ -203,24 +210,28 @@ def _signals(size: Size, tile: int) -> list[dict]:
     ]
 
 
-def _words(size: Size, numbers: tuple[tuple[str, str], ...], tile: int) -> list[dict]:
-    """Build signals with the text about the cell under the pointer; "…" while its numbers are loading."""
+def _text_signals(size: Size, titles: tuple[tuple[str, str], ...], tile: int) -> list[dict]:
+    """Build the signal `what`, the text about the cell under the pointer ("…" while numbers load), and its inputs."""
     is_loaded = "length(data('read')) && data('read')[0].of === pointed_meta.read"
-    words = [f"'{title} ' + {number_of(name, FORMATS.get(name, '.6f'))}" for name, title in numbers]
-    words += ["'from query ' + pointed_query + ' to key ' + pointed_key"] if tile > 1 else []
+    texts = [f"'{title} ' + {number_of(name, FORMATS.get(name, '.6f'))}" for name, title in titles]
+    if tile > 1:
+        texts.append("'from query ' + pointed_query + ' to key ' + pointed_key")
     # `saying` is the index of a state's text; in "source", these texts follow the rows, the columns and one row of meta
-    words.append(f"(data('source')[{size.rows + size.columns + 1} + saying] || {{}}).name")
+    texts.append(f"(data('source')[{size.rows + size.columns + 1} + saying] || {{}}).name")
     updates = {
         name: _cell_code(f"data('read')[0].{name}", size.rows * size.columns, f"at < 0 || !({is_loaded})")
-        for name in (*dict(numbers), "saying")
+        for name in (*dict(titles), "saying")
     }
-    text = " + '   ·   ' + ".join(words)
-    updates["what"] = f"at < 0 ? '' : {is_loaded} ? {text} : '…'"
+    joined = " + '   ·   ' + ".join(texts)
+    updates["what"] = f"at < 0 ? '' : {is_loaded} ? {joined} : '…'"
     return [{"name": name, "update": update} for name, update in updates.items()]
 
 
 def number_of(bits: str, form: str) -> str:
-    """Build a Vega expression that formats a float32, given its bits as an integer; also "NaN", "∞" and "−∞"."""
+    """Build a Vega expression that formats a float32, given its bits as an integer; also "NaN", "∞" and "−∞".
+
+    A float32 has a sign bit (2**31), 8 bits of exponent (from 2**23) and 23 bits of fraction.
+    """
     sign, exponent, fraction = f"({bits} < 2147483648 ? 1 : -1)", f"floor({bits} / 8388608) % 256", f"{bits} % 8388608"
     finite = f"{sign} * ({fraction} + ({exponent} ? 8388608 : 0)) * pow(2, max({exponent}, 1) - 150)"
     others = f"{fraction} ? 'NaN' : {sign} < 0 ? '−∞' : '∞'"
@@ -242,17 +253,18 @@ def _pointer_marks(size: Size, colors: Theme) -> list[dict]:
     """Build a frame around the cell under the pointer, lines to its labels, and the text below the map."""
     columns, cell = size.columns, size.cell
     x, y = f"at % {columns} * {cell}", f"floor(at / {columns}) * {cell}"
-    there = {"opacity": "at < 0 ? 0 : 1"}
+    over_cell = {"opacity": "at < 0 ? 0 : 1"}
     thin = {"stroke": colors.accent, "strokeWidth": 1, "strokeOpacity": 0.6}
     square = {"width": cell, "height": cell, "stroke": colors.accent, "strokeWidth": 1.5}
-    line = {"x": 0, "baseline": "middle", "font": FONT, "fontSize": TEXT_SIZE}
-    below, hint = size.height + READOUT - 2 * LINE, f"at < 0 ? '{colors.quiet}' : '{colors.text}'"
+    text = {"x": 0, "baseline": "middle", "font": FONT, "fontSize": TEXT_SIZE}
+    below = size.height + READOUT - 2 * LINE
+    name_color = f"at < 0 ? '{colors.quiet}' : '{colors.text}'"
     return [
-        _mark("rule", thin | {"x": 0}, there | {"x2": x, "y": f"{y} + {cell / 2}"}),
-        _mark("rule", thin | {"y": 0}, there | {"y2": y, "x": f"{x} + {cell / 2}"}),
-        _mark("rect", square, there | {"x": x, "y": y}),
-        _mark("text", line | {"y": below}, {"text": "who", "fill": hint}, name="readout"),
-        _mark("text", line | {"y": below + LINE, "fill": colors.text}, {"text": "what"}, name="readout-more"),
+        _mark("rule", thin | {"x": 0}, over_cell | {"x2": x, "y": f"{y} + {cell / 2}"}),
+        _mark("rule", thin | {"y": 0}, over_cell | {"y2": y, "x": f"{x} + {cell / 2}"}),
+        _mark("rect", square, over_cell | {"x": x, "y": y}),
+        _mark("text", text | {"y": below}, {"text": "who", "fill": name_color}, name="readout"),
+        _mark("text", text | {"y": below + LINE, "fill": colors.text}, {"text": "what"}, name="readout-more"),
     ]
 
 

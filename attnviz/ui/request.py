@@ -20,11 +20,11 @@ from attnviz.ui.text import note
 
 REMEMBERED = 100
 """Maximum number of undo steps, and of addresses in a session that Back and Forward can restore."""
-TURNED = ("slider", "select_slider", "number_input")
-"""Widgets whose value can change while the page is drawn, such as by a held key; setting it would move them back."""
+CONTINUOUS = ("slider", "select_slider", "number_input")
+"""Widgets that a user may still move while the page is drawn; setting their value would move them back."""
 
 CHOSEN = object()
-"""Marker for `control`: the widget shows the choice itself."""
+"""Default of `control`'s argument `value`: the widget shows the choice itself."""
 
 _KEY = "attnviz"
 
@@ -35,31 +35,31 @@ class TabState:
 
     Attributes:
         choices: current choices.
-        complaints: messages about settings of the opened link that are not possible.
+        link_errors: messages about settings of the opened link that are not possible.
         past, future: choices that undo and redo return to.
         opened: whether the session has read its first link.
         memory: values outside of the link, by name, such as the state of a menu or a canceled job.
         written: addresses that the browser may still show: the last known address, and those written since.
-        visited: choices by their address, as some are too long for an address.
+        visited: choices by the parameters of their address, as an address cannot hold very long choices.
         clicks: number of clicks on each picture, so that the same place can be clicked again.
-        before_course: choices, past and future outside of the course, which chapters do not change.
-        turned: hash of the page on which each widget of `TURNED` was drawn last.
+        before_course: choices, past and future from before the page Learn was opened; its chapters change none of them.
+        widget_pages: hash of the page on which each widget of `CONTINUOUS` was drawn last, by the widget's key.
         linked: settings of the opened link, until the user changes a choice or opens another page.
         page: title of the page that was drawn last.
         notices: container on the page for messages about the link.
     """
 
     choices: Choices = field(default_factory=Choices)
-    complaints: tuple[str, ...] = ()
+    link_errors: tuple[str, ...] = ()
     past: tuple[Choices, ...] = ()
     future: tuple[Choices, ...] = ()
     opened: bool = False
     memory: dict[str, Any] = field(default_factory=dict)
     written: tuple[dict[str, str], ...] = ()
-    visited: dict[tuple, Choices] = field(default_factory=dict)
+    visited: dict[frozenset, Choices] = field(default_factory=dict)
     clicks: dict[str, int] = field(default_factory=dict)
     before_course: tuple[Choices, tuple[Choices, ...], tuple[Choices, ...]] | None = None
-    turned: dict[str, str] = field(default_factory=dict)
+    widget_pages: dict[str, str] = field(default_factory=dict)
     linked: dict[str, Any] = field(default_factory=dict)
     page: str = ""
     notices: DeltaGenerator | None = None
@@ -79,16 +79,16 @@ def now() -> Choices:
 
 
 def change(step: Callable[[Choices], Choices]) -> None:
-    """Apply the function `step` to the current choices, and keep the old choices for undo."""
+    """Replace the current choices by `step(choices)`, and keep the old choices for undo."""
     current = session()
     after = step(current.choices)
-    if after.without("tab") != current.choices.without("tab"):
+    if after.without("tab") != current.choices.without("tab"):  # which part of a page is shown is no step to undo
         current.past, current.future = (*current.past, current.choices)[-REMEMBERED:], ()
     current.choices, current.linked = after, {}
 
 
-def turn_to(title: str) -> None:
-    """Store the title of the page being drawn; after a change of the page, settings of the link need no message."""
+def set_page(title: str) -> None:
+    """Store the title of the page being drawn; after a change of pages, no message mentions the opened link."""
     current = session()
     if current.page not in ("", title):
         current.linked = {}
@@ -131,121 +131,132 @@ def control(
     visible: bool = True,
     **options: Any,
 ) -> Any:
-    """Draw a widget for one setting, and return the value that it shows; settings are stored in the link.
+    """Draw a widget for one setting of the link, and return the value that the widget shows.
 
     Args:
         widget: function of Streamlit, such as `st.selectbox`.
         name: name of the setting, as in `link.NAMES`.
         args: further arguments of the widget, such as its options or bounds.
-        value: value to show, if it is not the choice itself.
-        step: function from the choices and a reported value to new choices; by default it stores the value.
+        value: value to show; by default the current choice of this setting.
+        step: function (choices, value of the user) -> new choices; by default it stores the value under `name`.
         part: suffix of the key, for several widgets of the same setting.
         visible: whether to show the label; screen readers always read it.
     """
     key = f"{name} {part}".strip()
     value = now()[name] if value is CHOSEN else value
-    if widget.__name__ not in TURNED or not _shows_already(key, value):
+    if widget.__name__ not in CONTINUOUS or not _shows_already(key, value):
         st.session_state[key] = value
 
     def report() -> None:
         reported = streamlit_internals.peek(key, value)
-        if reported != value:  # a page that is opened again reports its old values
-            session().turned[key] = streamlit_internals.page_hash()
-            change(lambda choices: step(choices, reported) if step else choices.put(**{name: reported}))
+        if reported == value:  # a page that is opened again reports its old values
+            return
+        session().widget_pages[key] = streamlit_internals.page_hash()
+        if step is None:
+            put(**{name: reported})
+        else:
+            change(lambda choices: step(choices, reported))
 
     label_visibility = "visible" if visible else "collapsed"
     return widget(label, *args, key=key, on_change=report, label_visibility=label_visibility, **options)
 
 
 def choice(
-    widget: Callable[..., Any], label: str, name: str, options: Sequence[Any], opening: Any = None, **more: Any
+    widget: Callable[..., Any], label: str, name: str, options: Sequence[Any], default: Any = None, **more: Any
 ) -> Any:
-    """Draw a `control` with these options; a value that is not an option becomes `opening` or the first option."""
-    first = options[0] if opening is None else opening
-    return control(widget, label, name, options, value=allowed(name, options, first), **more)
+    """Draw a `control` with these options; a choice that is not an option becomes `default` or the first option."""
+    default = options[0] if default is None else default
+    return control(widget, label, name, options, value=valid_choice(name, options, default), **more)
 
 
-def allowed(name: str, options: Sequence[Any], opening: Any = None) -> Any:
-    """Return the choice of a name if it is an option, else `opening`, with a message if it came from the link."""
+def valid_choice(name: str, options: Sequence[Any], default: Any = None) -> Any:
+    """Return the current choice of a setting if it is an option, else `default`, with a message if a link chose it."""
     current, value = session(), now()[name]
     if value in options:
         return value
-    if value != (default := link.NAMES[name].default):
-        if current.linked.get(name) == value:
-            near = did_you_mean(str(value), map(str, options))
-            with current.notices or st.container():
-                note(f"The link's {name} was left out: {quoted(str(value)[:40])} is not a choice here.{near}", "notice")
-        else:  # a choice of another page or model
-            current.choices = current.choices.put(**{name: default})
-    return opening
+    if value == (unset := link.NAMES[name].default):
+        return default
+    if current.linked.get(name) == value:
+        near = did_you_mean(str(value), map(str, options))
+        with current.notices or st.container():
+            note(f"The link's {name} was left out: {quoted(str(value)[:40])} is not a choice here.{near}", "notice")
+    else:  # a choice of another page or model
+        current.choices = current.choices.put(**{name: unset})
+    return default
 
 
-def complain() -> None:
+def show_link_errors() -> None:
     """Show once which settings of the opened link are not possible; later messages appear in the same container."""
     current = session()
     current.notices = st.container()
     with current.notices:
-        for complaint in current.complaints:
-            note(complaint, "notice")
-    current.complaints = ()
+        for message in current.link_errors:
+            note(message, "notice")
+    current.link_errors = ()
 
 
 def _shows_already(key: str, value: Any) -> bool:
-    """Whether the browser already shows the widget with this value on this page."""
-    current, page = session().turned.get(key), streamlit_internals.page_hash()
-    session().turned[key] = page
-    return current == page and streamlit_internals.peek(key) == value
+    """Whether the browser already shows the widget on this page with this value; remember that it is on this page."""
+    pages, page = session().widget_pages, streamlit_internals.page_hash()
+    was_here, pages[key] = pages.get(key) == page, page
+    return was_here and streamlit_internals.peek(key) == value
 
 
 def clicked(picture: str, point: dict) -> bool:
-    """Whether a reported click is new; the browser reports the last click again with each run."""
+    """Count a reported click, and return whether it is new: the browser reports the last click again with each run."""
     clicks = session().clicks
-    if int(point.get("rev", -1)) != clicks.get(picture, 0):
+    if int(point.get("rev", -1)) != clicks.get(picture, 0):  # rev: number of clicks when the picture was drawn
         return False
     clicks[picture] = clicks.get(picture, 0) + 1
     return True
 
 
-def arrive(first: dict[str, str]) -> bool:
-    """Read the choices from the address when a session begins and after Back and Forward.
+def read_address(first: dict[str, str]) -> bool:
+    """Read the choices from the address when a session begins, and after Back and Forward; else change nothing.
 
     Args:
-        first: choices for a first visit with an empty address.
+        first: parameters to read if a session begins with an empty address.
 
     Returns:
-        Whether the address was empty and `first` was used.
+        Whether `first` was read.
     """
-    current, address = session(), _address()
-    browsed = streamlit_internals.is_history_navigation() or address not in current.written
-    current.written = current.written[current.written.index(address) :] if address in current.written else (address,)
-    if current.opened and (not browsed or not address):  # Streamlit empties the address on the way to another page
+    current, address = session(), st.query_params.to_dict()
+    is_navigation = streamlit_internals.is_history_navigation() or address not in current.written
+    current.written = _written_since(address)
+    if current.opened and (not is_navigation or not address):  # Streamlit clears the address between two pages
         return False
-    choices = current.visited.get(_sorted_items(address))
-    complaints: tuple[str, ...] = ()
+    choices = current.visited.get(frozenset(address.items()))
+    messages: tuple[str, ...] = ()
     if choices is None:
-        choices, complaints = link.read({name: [value] for name, value in (address or first).items()})
+        choices, messages = link.read({name: [value] for name, value in (address or first).items()})
     if current.opened:
         change(lambda _: choices)
     is_first, current.opened = not current.opened, True
-    current.choices, current.complaints, current.linked = choices, complaints, {**choices.chosen}
+    current.choices, current.link_errors, current.linked = choices, messages, {**choices.chosen}
     if is_first:  # charts do not find their colors if a typed address has unescaped brackets
-        write_address(anew=True)
+        write_address(always=True)
     return is_first and not address
 
 
-def write_address(*, anew: bool = False) -> None:
-    """Write the choices into the address of the page; with `anew`, even if the address has these choices already."""
-    current, address = session(), _address()
+def write_address(*, always: bool = False) -> None:
+    """Write the choices into the address of the page; with `always`, even if the address has these choices already."""
+    current, address = session(), st.query_params.to_dict()
     if current.choices["chapter"] is None:
         current.before_course = current.choices, current.past, current.future
     new_address = link.write(current.choices)
-    if new_address != address or anew:
+    if new_address != address or always:
         st.query_params.from_dict(new_address)
-        since = current.written[current.written.index(address) :] if address in current.written else (address,)
-        current.written = (*since, new_address)
-    current.visited[_sorted_items(new_address)] = current.choices
+        current.written = (*_written_since(address), new_address)
+    current.visited[frozenset(new_address.items())] = current.choices
     while len(current.visited) > REMEMBERED:
-        del current.visited[next(iter(current.visited))]
+        oldest = next(iter(current.visited))
+        del current.visited[oldest]
+
+
+def _written_since(address: dict[str, str]) -> tuple[dict[str, str], ...]:
+    """Return an address and the addresses that this session wrote after it."""
+    written = session().written
+    return written[written.index(address) :] if address in written else (address,)
 
 
 def leave_course() -> None:
@@ -257,11 +268,3 @@ def leave_course() -> None:
         current.choices = current.choices.put(chapter=None)
     else:
         current.choices, current.past, current.future = current.before_course
-
-
-def _address() -> dict[str, str]:
-    return {name: st.query_params[name] for name in st.query_params}
-
-
-def _sorted_items(address: dict[str, str]) -> tuple:
-    return tuple(sorted(address.items()))

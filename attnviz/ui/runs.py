@@ -17,9 +17,9 @@ from attnviz.ui.hosts import public
 from attnviz.ui.request import session
 from attnviz.ui.text import large, literal, note, quiet
 
-AT_ONCE = 0.3
+RUN_WAIT = 0.3
 """Seconds that a page waits for a run before it shows progress."""
-ANEW = 1.0
+PICTURE_WAIT = 1.0
 """Seconds that a page waits for a picture before it shows progress."""
 EVERY = 0.5
 """Seconds between two updates of the progress of a job."""
@@ -39,6 +39,7 @@ class About:
         names: names of its attention calls in order; empty for a picture.
         unit: unit of its progress, such as "heads", if it counts neither calls nor maps.
         writes: whether it generates text; if the user stops it, the text so far is used.
+        again: title of the button that starts the job again after it was canceled.
     """
 
     cost: Estimate
@@ -63,11 +64,13 @@ class About:
         return f"Canceled. {self.cost}."
 
     def progress(self, job: Job) -> tuple[float, str]:
-        """The finished share of the job, and a text about the current step."""
+        """The finished share of the job, and a text such as "3 of 8 heads" or "Decoder layer 1, call 2 of 4 · 25 %"."""
         if self.unit:
             text = f"{job.done:,} of {job.calls:,} {self.unit}"
-            rate = job.done / max(time.monotonic() - job.begun, 1e-9)
-            return job.share, f"{text} · {rate:.3g} a second" if self.writes and job.done else text
+            if self.writes and job.done:
+                rate = job.done / max(time.monotonic() - job.begun, 1e-9)
+                text += f" · {rate:.3g} a second"
+            return job.share, text
         if not self.names:
             return job.share, f"{self.cost.what} · {job.share:.0%}"
         if job.done >= job.calls:
@@ -94,11 +97,12 @@ class Waiting(Exception):
 
 @contextmanager
 def place(name: str) -> Iterator[None]:
-    """Context manager for an independent part of the app; at the end it leaves the jobs that it no longer requests."""
+    """Context manager for drawing the "row" or the "page"; it ends jobs that were requested before, but not now."""
     memory = session().memory
-    waits = memory.setdefault("waits for", {})
+    jobs_by_place = memory.setdefault("waits for", {})
     memory["place"], memory["bars"] = name, 0
-    memory["waited for"], waits[name] = waits.get(name, {}), {}
+    memory["waited for"] = jobs_by_place.get(name, {})
+    jobs_by_place[name] = {}
     try:
         yield
     except Exception:  # Streamlit ends a run with a BaseException, which must pass
@@ -108,21 +112,22 @@ def place(name: str) -> Iterator[None]:
 
 
 def leave() -> None:
-    """Leave all jobs of this session except those that a part of the app still waits for."""
+    """End all jobs of this session that no part of the app waits for, unless another session needs them."""
     session().memory["waited for"] = {}
     keys = {key for jobs in session().memory.get("waits for", {}).values() for key in jobs}
     for jobs in (JOBS, LOADS):
         jobs.leave(streamlit_internals.session_id(), but=keys)
 
 
-def get(
-    key: Hashable, make: Callable[[], object], about: Any, *, within: float | None = None, jobs: Jobs = JOBS
+def wait_for(
+    key: Hashable, make: Callable[[], object], about: Any, *, seconds: float | None = None, jobs: Jobs = JOBS
 ) -> Any:
-    """Return the value of a job, which is started if needed; an error of the job is raised here.
+    """Return the value of `make`, computed in a job; an error of the job is raised here.
 
     Args:
+        key: identifies the job; sessions that ask for the same key share one job.
         about: `About`, or an object with the same properties and methods.
-        within: seconds to wait; by default `AT_ONCE`.
+        seconds: seconds to wait; by default `RUN_WAIT`.
 
     Raises:
         Waiting: if the job takes longer, or if this session has canceled it.
@@ -131,30 +136,32 @@ def get(
     if memory.get("canceled") == key:
         raise Waiting(Job(about.calls, key=key, about=about))
     job = memory.get("waited for", {}).get(key)
-    if job is None or not job.settled.is_set() or isinstance(job.error, Canceled):
+    has_result = job is not None and job.settled.is_set() and not isinstance(job.error, Canceled)
+    if not has_result:
         _spend(key, about.seconds)
         job = jobs.start(key, lambda job: make(), streamlit_internals.session_id(), about=about, calls=about.calls)
-    if not job.settled.wait(AT_ONCE if within is None else within):
+    if not job.settled.wait(RUN_WAIT if seconds is None else seconds):
         memory.setdefault("waits for", {}).setdefault(memory.get("place", "page"), {})[key] = job
         raise Waiting(job)
     return job.result()
 
 
 def _spend(key: Hashable, seconds: float) -> None:
-    """Add a long run to the account of a visitor of a public app.
+    """Count the estimated seconds of a visitor's run in a public app; on other servers do nothing.
 
     Raises:
-        Busy: if the visitor's runs of the last minute would exceed `seconds_per_minute`.
+        Busy: if the visitor's runs of the last minute would exceed `seconds_per_minute`; a first run may.
     """
     if (preset := public()) is None or not seconds:
         return
     memory, now = session().memory, time.monotonic()
-    spent = {name: (begun, took) for name, (begun, took) in memory.get("spent", {}).items() if now < begun + 60}
-    if key not in spent and spent and seconds + sum(took for _, took in spent.values()) > preset.seconds_per_minute:
-        wait = math.ceil(min(begun for begun, _ in spent.values()) + 60 - now)
+    spent = {run: (begun, cost) for run, (begun, cost) in memory.get("spent", {}).items() if now < begun + 60}
+    total = seconds + sum(cost for _, cost in spent.values())
+    if spent and key not in spent and total > preset.seconds_per_minute:
+        first_begun = min(begun for begun, _ in spent.values())
         raise budget.Busy(
             f"You started long runs of {preset.seconds_per_minute:g} s within a minute, the limit of this server; "
-            f"try again in {wait} s."
+            f"try again in {math.ceil(first_begun + 60 - now)} s."
         )
     memory["spent"] = {key: (now, seconds), **spent}
 
@@ -187,6 +194,7 @@ def show(job: Job, width: int | Literal["stretch"] = 600) -> None:
 
 
 def _cancel(job: Job) -> None:
+    """Cancel a job for this session; text generation ends with the text so far."""
     if job.about.writes and job.done:
         job.is_enough = True
         return
@@ -197,7 +205,7 @@ def _cancel(job: Job) -> None:
 
 @st.fragment(run_every=EVERY)
 def _watch(job: Job) -> None:
-    """Draw the progress of a job, updated every `EVERY` seconds as a fragment; a click waits until an update ends."""
+    """Draw the progress of a job, again every `EVERY` seconds; once the job has ended, draw the whole page again."""
     if job.settled.is_set():
         st.rerun()
     share, text = job.about.progress(job) if job.has_turn else (0.0, "Waiting for other runs to end")
@@ -209,22 +217,23 @@ def _watch(job: Job) -> None:
         quiet(remark)
 
 
-def is_requested(key: str, what: Hashable, cost: Estimate, label: str) -> bool:
+def is_requested(key: str, work: Hashable, cost: Estimate, label: str) -> bool:
     """Whether to start some work: True if it is short or its button was clicked; else draw the button with the cost.
 
     Args:
         key: key of the button.
-        what: value that identifies the work; after a change the button must be clicked again.
+        work: all that the result depends on, such as model and text; after a change the button is drawn again.
 
     Raises:
         OverBudget: if the work costs more than this server's limits.
     """
     memory = session().memory
-    if cost.seconds <= budget.SILENT or memory.get(key) == what:
+    was_clicked = memory.get(key) == work
+    if was_clicked or cost.seconds <= budget.SHORT_RUN:
         return True
     budget.check_work(cost)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         icon = ":material/play_arrow:"
-        st.button(label, key=key, type="primary", icon=icon, on_click=memory.update, args=({key: what},))
+        st.button(label, key=key, type="primary", icon=icon, on_click=memory.update, args=({key: work},))
         quiet(f"About {in_time(cost.seconds)} on this machine.")
     return False

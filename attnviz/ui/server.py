@@ -113,7 +113,7 @@ async def beside(app: object) -> AsyncIterator[None]:
 
     global _main
     _main = sys.modules["__main__"]
-    with cores.left_alone():
+    with cores.thread_count_kept():
         yield
     keep_main()
     _main = None
@@ -130,7 +130,7 @@ def keep_main() -> None:
 
 
 def warm() -> None:
-    """Import and draw the first page, and start the processes that export pictures and compile large maps."""
+    """Do once, before the first visit, what is slow at its first use: imports, the first picture, export and Vega."""
     from attnviz import export
     from attnviz.ui import readout
 
@@ -147,7 +147,7 @@ def draw_first() -> None:
     from attnviz.core.masks import Subsequent
     from attnviz.ui import budget, cache, cores, main, readout
 
-    cores.settle()
+    cores.use_one_core()
     with suppress(AttnvizError):  # each page says what is wrong with the budget
         cache.SHARED.most_bytes = budget.memory()
     first, _ = link.read({name: [value] for name, value in main.FIRST.items()})

@@ -31,29 +31,30 @@ class NoSnippet(Exception):
 def python(figure: Figure) -> str:
     """Write code that makes a figure and saves it; empty if an argument of the figure cannot be written as code."""
     snippet = _Snippet()
-    first, named = figure.arguments
-    name = next((name for name in figures.__all__ if getattr(figures, name) is figure.maker), "")
-    named = {name: value for name, value in named.items() if name not in OF_SCREEN}
+    args, kwargs = figure.arguments
+    function, *_ = [name for name in figures.__all__ if getattr(figures, name) is figure.maker]
+    kwargs = {name: value for name, value in kwargs.items() if name not in OF_SCREEN}
     try:
-        code = snippet.call(f"attnviz.figures.{name}", first, named)
+        code = snippet.call(f"attnviz.figures.{function}", args, kwargs)
     except (NoSnippet, LookupError):
         return ""
-    imports = [f"from {home} import {', '.join(sorted(names))}" for home, names in sorted(snippet.names.items())]
+    imports = [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(snippet.imports.items())]
     file = f"open({json.dumps(f'{figure.name}.svg', ensure_ascii=False)}, 'wb')"
-    written = f'{file}.write(attnviz.render(figure, "svg"))'
-    return "\n".join(["import attnviz", *imports, "", *snippet.lines, f"figure = {code}", written])
+    save = f'{file}.write(attnviz.render(figure, "svg"))'
+    return "\n".join(["import attnviz", *imports, "", *snippet.lines, f"figure = {code}", save])
 
 
 class _Snippet:
-    """Writer of code: it turns values into expressions, and collects imports and the lines that make records."""
+    """Writer of code that turns values into expressions, and collects imports and lines that create records."""
 
     def __init__(self):
-        self.names: dict[str, set[str]] = {}
+        self.imports: dict[str, set[str]] = {}  # names by their module
         self.lines: list[str] = []
-        self.records: list[Record] = []
+        self.records: list[tuple[Record, str]] = []  # with the names of their variables
 
-    def call(self, name: str, first: Iterable[Any], named: dict[str, Any]) -> str:
-        arguments = [*map(self.value, first), *(f"{key}={self.value(value)}" for key, value in named.items())]
+    def call(self, name: str, args: Iterable[Any], kwargs: dict[str, Any]) -> str:
+        """Write a call of the function with this name."""
+        arguments = [*map(self.value, args), *(f"{key}={self.value(value)}" for key, value in kwargs.items())]
         return f"{name}({', '.join(arguments)})"
 
     def value(self, value: Any) -> str:
@@ -85,59 +86,64 @@ class _Snippet:
         if isinstance(value, Mask):
             try:
                 return self.call("attnviz.mask", [value.text], {})
-            except MaskError:  # a rule of one's own
+            except MaskError:  # the rule is the user's own class: write its constructor
                 pass
         name = type(value).__name__
-        home = "attnviz" if name in attnviz.__all__ else type(value).__module__
-        self.names.setdefault(home, set()).add(name)
-        first, named = [], {}
-        for field in (field for field in fields(value) if field.init):
-            part = getattr(value, field.name)
-            if field.default is MISSING and field.default_factory is MISSING and not field.kw_only:
-                first.append(part)
-            elif part != (field.default if field.default is not MISSING else field.default_factory()):
-                named[field.name] = part
-        return self.call(name, first, named)
+        module = "attnviz" if name in attnviz.__all__ else type(value).__module__
+        self.imports.setdefault(module, set()).add(name)
+        args, kwargs = [], {}
+        for field in fields(value):
+            if not field.init:
+                continue
+            field_value, default = getattr(value, field.name), field.default
+            if default is MISSING and field.default_factory is not MISSING:
+                default = field.default_factory()
+            if default is MISSING and not field.kw_only:
+                args.append(field_value)
+            elif field_value != default:
+                kwargs[field.name] = field_value
+        return self.call(name, args, kwargs)
 
     def _record(self, record: Record) -> str:
         """Return the variable name of a record; the first use also adds the line that creates the record."""
-        if not any(other is record for other in self.records):
-            source, request = self._source(cache.maker(record)), record.request
-            shared = (other for other in self.records if record.targets and other.targets is record.targets)
-            first_run = next(shared, None)  # its decoder's words are the decoder input of this run
-            prompt, edits = self._prompt(request), [] if record.edits == Edits() else [self.value(record.edits)]
-            named = [f"target={self._texts(request.targets)}"] if request.targets else []
-            named += [f"continued={self.value(request.answer)}"] if request.answer else []
-            named += ["stream=True"] if record.stream is not None else []
-            code = f"attnviz.analyze({', '.join([prompt, source, *edits, *named])})"
-            if first_run is not None:
-                name = self._name(first_run)
-                code = f"{source}.run({', '.join([f'{name}.sentences', *edits, f'targets={name}.targets'])})"
-            self.records.append(record)
-            self.lines.append(f"{self._name(record)} = {code}")
-        return self._name(record)
-
-    def _name(self, record: Record) -> str:
-        """Name the variable of a record: "record", "record_2", "record_3"."""
-        number = next(i for i, other in enumerate(self.records) if other is record)
-        return "record" if number == 0 else f"record_{number + 1}"
+        for other, name in self.records:
+            if other is record:
+                return name
+        name = f"record_{len(self.records) + 1}" if self.records else "record"
+        source, request = self._source(cache.source_of(record)), record.request
+        edits = [] if record.edits == Edits() else [self.value(record.edits)]
+        earlier = [name for other, name in self.records if record.targets and other.targets is record.targets]
+        if earlier:  # the decoder of this run reads the words that the decoder of an earlier run wrote
+            arguments = [f"{earlier[0]}.sentences", *edits, f"targets={earlier[0]}.targets"]
+            code = f"{source}.run({', '.join(arguments)})"
+        else:
+            arguments = [self._prompt(request), source, *edits]
+            arguments += [f"target={self._texts(request.targets)}"] if request.targets else []
+            arguments += [f"continued={self.value(request.answer)}"] if request.answer else []
+            arguments += ["stream=True"] if record.stream is not None else []
+            code = f"attnviz.analyze({', '.join(arguments)})"
+        self.records.append((record, name))
+        self.lines.append(f"{name} = {code}")
+        return name
 
     def _texts(self, texts: tuple[str, ...]) -> str:
+        """Write a single text as a string, several as a list."""
         return self.value(texts[0] if len(texts) == 1 else [*texts])
 
     def _prompt(self, request: Request) -> str:
         """Write an expression for the texts with their pictures; a picture is an example, or a file by its name."""
         if not request.pictures:
             return self._texts(request.texts)
-        (picture,), make = request.pictures[0], "attnviz.picture"
-        make = "attnviz.sound" if isinstance(picture, Sound) else make
+        (picture,) = request.pictures[0]
+        function = "attnviz.sound" if isinstance(picture, Sound) else "attnviz.picture"
         name = pictures.name_of(picture)
         file = self.value(name)
         if name in pictures.EXAMPLES:
-            self.names.setdefault("attnviz.core", set()).add("assets")
+            self.imports.setdefault("attnviz.core", set()).add("assets")
             path = pictures.EXAMPLES[name]
             file = self.call("assets.path", [f"{path.parent.name}/{path.name}"], {})
-        prompts = [f"{make}({file}{f', text={self.value(text)}' if text else ''})" for text in request.texts]
+        text_arguments = [f", text={self.value(text)}" if text else "" for text in request.texts]
+        prompts = [f"{function}({file}{argument})" for argument in text_arguments]
         return prompts[0] if len(prompts) == 1 else f"[{', '.join(prompts)}]"
 
     def _source(self, source: Source) -> str:

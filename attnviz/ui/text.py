@@ -16,8 +16,9 @@ SCRIPTS = tuple(path.read_text(encoding="utf-8") for path in sorted(Path(__file_
 MARKS = re.compile(r"[\\`*_\[\]#$~<>&|!+\-:@]")
 """Characters with a meaning in Markdown, also at the beginning of a line."""
 
-PARTED = re.compile(r"(?<=[:@])|(?<=[-<>])(?=[-<>=])|(?<=www)(?=\.)|^(?=\d+[.)])", re.IGNORECASE)
-"""Positions for a word joiner, which stops replacements that escapes do not stop: emoji, addresses, arrows, lists."""
+JOINED = re.compile(r"(?<=[:@])|(?<=[-<>])(?=[-<>=])|(?<=www)(?=\.)|^(?=\d+[.)])", re.IGNORECASE)
+"""Positions for an invisible word joiner. It keeps Markdown from replacing what escapes do not protect: ":smile:",
+www.example.org, "->" and "1." at the beginning of a list."""
 
 
 def clean(text: str) -> str:
@@ -32,7 +33,7 @@ def plain(text: str) -> str:
 
 def literal(text: str) -> str:
     """Escape a text for a label, which Streamlit parses as Markdown with colors, icons and links."""
-    return MARKS.sub(r"\\\g<0>", PARTED.sub("\N{WORD JOINER}", clean(text)))
+    return MARKS.sub(r"\\\g<0>", JOINED.sub("\N{WORD JOINER}", clean(text)))
 
 
 def block(text: str, css: str, tag: str = "div", **attributes: str) -> None:
@@ -41,6 +42,7 @@ def block(text: str, css: str, tag: str = "div", **attributes: str) -> None:
 
 
 def block_html(text: str, css: str, tag: str = "div", **attributes: str) -> str:
+    """Write the HTML element that `block` draws."""
     named = "".join(f' {name}="{value}"' for name, value in attributes.items())
     return f'<{tag} class="{css}"{named}>{plain(text)}</{tag}>'
 

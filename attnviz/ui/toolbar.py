@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from urllib.parse import urlencode
 from weakref import WeakValueDictionary
 
@@ -28,7 +28,7 @@ from attnviz.sources.cards import Behavior
 from attnviz.sources.estimate import Estimate
 from attnviz.tokenizers.vocabulary import UNKNOWN
 from attnviz.ui import cache, edits
-from attnviz.ui.request import complain, control, now, put, redo, session, undo
+from attnviz.ui.request import control, now, put, redo, session, show_link_errors, undo
 from attnviz.ui.text import note
 
 RULES = {rule.keyword: rule for rule in composable()}
@@ -36,7 +36,7 @@ RULES = {rule.keyword: rule for rule in composable()}
 USUAL = ("causal", "window", "prefix")
 """Rules that the menu offers as pills; every other rule can be typed."""
 ROW = {"horizontal": True, "vertical_alignment": "center", "gap": "xsmall"}
-CLASSIFIED = "[CLS]"
+CLASS_TOKEN = "[CLS]"
 """First token of models that classify a text or a picture by the vector of this token."""
 EXAMPLE = re.compile(r" \(“[^)]*”\)")
 """Pattern of an example in the description of a head; its words may be missing from the text of the page."""
@@ -53,10 +53,11 @@ class Context:
         request: the texts with their targets, pictures and answer, and the edits of the model.
         sentence: index of the text, from 0.
         site: the layer.
-        head: number of a head, or the name of a way to combine all heads.
-        view: setting of which tokens are merged or hidden.
+        head: number of a head, or one of `COMBINED`, such as "mean", for all heads together.
+        view: which tokens are merged or hidden.
         dark: whether the page has the dark theme.
         export: container at the end of the row for the export menu.
+        _runs: runs that other objects still use, by request; an open page must not keep a run in memory.
     """
 
     source: Source
@@ -71,7 +72,7 @@ class Context:
 
     @property
     def record(self) -> Record:
-        """The run with the edits, from the cache of records, so that an open page holds no record itself."""
+        """The run with the edits, from the cache of records."""
         return self._run(self.request)
 
     @property
@@ -79,7 +80,13 @@ class Context:
         """The run without edits; None if nothing is edited."""
         return self._run(self.request.unchanged) if self.edits != Edits() else None
 
+    @property
+    def original(self) -> Record:
+        """The run without edits, also if nothing is edited."""
+        return self.record if self.before is None else self.before
+
     def _run(self, request: Request) -> Record:
+        """Return the run of the model on a request, without a search in the cache if the run is still in use."""
         record = self._runs.get(request)
         if record is None:
             record = self._runs[request] = cache.record(self.source, request)
@@ -107,13 +114,16 @@ class Context:
         """Measured behaviors of the head, those visible on this text first; empty for an earlier training step."""
         if self.source.card is None or self.source.step is not None:
             return ()
-        return tuple(sorted(self.source.card.behaviors_of(self.site, self.head), key=lambda b: self.acts_at(b) is None))
+        behaviors = self.source.card.behaviors_of(self.site, self.head)
+        visible = tuple(behavior for behavior in behaviors if self.example_position(behavior) is not None)
+        return visible + tuple(behavior for behavior in behaviors if behavior not in visible)
 
     @cached_property
     def knows_words(self) -> bool:
         """Whether the model knows at least one word of the text; if not, its prediction means nothing."""
-        tokens = [token for token in self.record.read[self.sentence].tokens if not (token.special or token.box)]
-        return not tokens or any(not token.text.endswith(UNKNOWN) for token in tokens)
+        tokens = self.record.read[self.sentence].tokens
+        words = [token.text for token in tokens if not token.special and not token.box]  # a box: a patch of a picture
+        return not words or not all(word.endswith(UNKNOWN) for word in words)
 
     @cached_property
     def role(self) -> str:
@@ -122,26 +132,31 @@ class Context:
             return ""
         behavior, facts = self.behaviors[0], []
         if behavior.rates:
-            facts.append(f"{percent(behavior.rates[behavior.heads.index(self.head)])} of cases")
-        if (position := self.acts_at(behavior)) is not None:
-            original = self.record if self.before is None else self.before
-            strongest = views.see(original, self.site, sentence=self.sentence).strongest_cell(self.head, position)
-            facts.append(f"here {quoted(self.tokens[1][strongest[1]].text)}")
-        does = in_general(behavior)
-        original = "" if self.before is None else ", in the original model"
+            rate = behavior.rates[behavior.heads.index(self.head)]
+            facts.append(f"{percent(rate)} of cases")
+        if (position := self.example_position(behavior)) is not None:
+            view = views.see(self.original, self.site, sentence=self.sentence)
+            _, key = view.strongest_cell(self.head, position)
+            facts.append(f"here {quoted(self.tokens[1][key].text)}")
         evidence = f" ({'; '.join(facts)})" if facts else ""
-        return f"This head {does}{evidence}{original}."
+        model = "" if self.before is None else ", in the original model"
+        return f"This head {without_example(behavior)}{evidence}{model}."
 
-    def acts_at(self, behavior: Behavior) -> int | None:
-        """Position with the most probable word that a behavior of the head is for; None without such a word."""
+    def example_position(self, behavior: Behavior) -> int | None:
+        """Position of the text where a behavior is visible; None if it is not visible on this text.
+
+        It is visible where the original model predicts one of the words `behavior.next`; of these positions, the one
+        with the most probable prediction.
+        """
         if not self._predicts_words:
             return None
-        original = self.record if self.before is None else self.before
-        prediction, sentence = original.prediction, self.sentence
-        words = prediction.words(sentence=sentence)[: original.read[sentence].length]
-        positions = [position for position, word in enumerate(words) if word in behavior.next]
-        best = {position: prediction.most_probable(position, 1, sentence=sentence)[0][1] for position in positions}
-        return max(best, key=best.get, default=None)
+        prediction, sentence = self.original.prediction, self.sentence
+        words = prediction.words(sentence=sentence)[: self.original.read[sentence].length]
+        probabilities = {}
+        for position, word in enumerate(words):
+            if word in behavior.next:
+                _, probabilities[position] = prediction.most_probable(position, 1, sentence=sentence)[0]
+        return max(probabilities, key=probabilities.get, default=None)
 
     @cached_property
     def most_moved(self) -> int | None:
@@ -160,10 +175,14 @@ class Context:
         """
         if not self._predicts_words:
             return None
-        read = self.record.read[self.sentence]
-        position = self.cell[0] if self.cell and not (self.site.kind == "encoder" and self.record.targets) else None
-        if position is None:
-            position = self.most_moved if self.before is not None else next(map(self.acts_at, self.behaviors), None)
+        read, position = self.record.read[self.sentence], None
+        rows_predict = self.site.kind != "encoder" or not self.record.targets
+        if self.cell and rows_predict:
+            position, _ = self.cell
+        elif self.before is not None:
+            position = self.most_moved
+        elif self.behaviors:
+            position = self.example_position(self.behaviors[0])
         if position is None or position >= len(read.tokens):
             position = read.length - 1
         if analysis.fills_in(self.record):
@@ -179,14 +198,16 @@ class Context:
 
     @cached_property
     def outlined(self) -> tuple[int, int] | None:
-        """The selected cell, else the strongest cell of the row that predicts, or of the map; None for an empty map."""
+        """The selected cell, else the strongest cell of the predicting row or, without one, of the map, if any."""
         if self.cell is not None:
             return self.cell
         view = views.see(self.record, self.site, sentence=self.sentence, view=self.view, **self.window)
+        if not len(view.queries) or not len(view.keys):
+            return None
         row = self.position if self.site.kind != "encoder" or not self.record.targets else None
-        if row is None and self.record.labels is not None and self.tokens[0][0].text == CLASSIFIED:
+        if row is None and self.record.labels is not None and self.tokens[0][0].text == CLASS_TOKEN:
             row = 0
-        return view.strongest_cell(self.head, row) if len(view.queries) and len(view.keys) else None
+        return view.strongest_cell(self.head, row)
 
     @property
     def window(self) -> dict[str, slice]:
@@ -200,14 +221,12 @@ class Context:
         return {"rows": slice(top, min(bottom, queries - 1) + 1), "columns": slice(left, min(right, keys - 1) + 1)}
 
     def cost(self, maps: int = 1, **part: slice) -> Estimate:
-        """Estimated cost of computing `maps` maps of the layer, or the same part of each map."""
+        """Estimated cost of computing this many maps of the layer, or of each only the part of `rows` and `columns`."""
         step = self.record.step(self.site)
-        spans = {
-            axis: range(*part[axis].indices(size))
-            for axis, size in zip(("rows", "columns"), step.shape[2:], strict=True)
-            if axis in part
-        }
-        return estimate.of_maps(step, maps, **spans)
+        _, _, queries, keys = step.shape
+        sizes = {"rows": queries, "columns": keys}
+        ranges = {axis: range(*positions.indices(sizes[axis])) for axis, positions in part.items()}
+        return estimate.of_maps(step, maps, **ranges)
 
     @property
     def options(self) -> dict:
@@ -215,8 +234,8 @@ class Context:
         return {"sentence": self.sentence, "dark": self.dark, "view": self.view, "domain": DOMAINS[now()["colors"]]}
 
 
-def in_general(behavior: Behavior) -> str:
-    """Describe what a head does, without an example word."""
+def without_example(behavior: Behavior) -> str:
+    """Return the description of a behavior, such as "looks at the previous token", without its example words."""
     return EXAMPLE.sub("", behavior.does.rstrip(". "))
 
 
@@ -229,38 +248,28 @@ def toolbar(source: Source, request: Request) -> Context:
         _sentence(len(request.texts))
         _mask_menu(source, _site_and_head(source)[0])
         _more_menu(source)
-        for name, step, past, keys in (
-            ("Undo", undo, session().past, "Z"),
-            ("Redo", redo, session().future, "Shift+Z"),
-        ):
-            options = {"icon": f":material/{name.lower()}:", "type": "tertiary", "help": f"{name} (Ctrl+{keys})"}
-            st.button("", key=name, on_click=step, disabled=not past, **options)
+        options = {"type": "tertiary", "icon": ":material/undo:", "help": "Undo (Ctrl+Z)"}
+        st.button("", key="Undo", on_click=undo, disabled=not session().past, **options)
+        options = {"type": "tertiary", "icon": ":material/redo:", "help": "Redo (Ctrl+Shift+Z)"}
+        st.button("", key="Redo", on_click=redo, disabled=not session().future, **options)
         _link_menu()
         export = st.container(width="content", key="export")
     with st.container(**ROW, key="changes"):
         edits.chips(source)
-    complain()
+    show_link_errors()
     return context_of(source, request, export)
 
 
 def context_of(source: Source, request: Request, export: DeltaGenerator) -> Context:
-    """Make the context of the chosen model, text, layer and head; by default layer and head of the model's card."""
+    """Make the context of the chosen model, text, layer and head; edits that are not possible are left out."""
     try:
         changed = edits.of(source)
     except AttnvizError as error:
         note(str(error))
         changed = Edits()
     site, head = _site_and_head(source)
-    return Context(
-        source,
-        replace(request, edits=changed),
-        now()["sentence"] - 1,
-        site,
-        head,
-        now()["view"],
-        st.context.theme.type == "dark",
-        export,
-    )
+    request, sentence, is_dark = replace(request, edits=changed), now()["sentence"] - 1, st.context.theme.type == "dark"
+    return Context(source, request, sentence, site, head, now()["view"], is_dark, export)
 
 
 def drop_missing(source: Source, request: Request) -> Request:
@@ -269,103 +278,95 @@ def drop_missing(source: Source, request: Request) -> Request:
     Returns:
         The request, without its answer if the model cannot have generated that answer.
     """
-    current, choices, complaints = session(), now(), []
+    current, choices, messages = session(), now(), []
     heads, layers = range(source.num_heads), ", ".join(map(str, source.sites))
-    has = f"{source.title or source.id} has {layers}, each with {source.num_heads} heads."
+    available = f"{source.title or source.id} has {layers}, each with {source.num_heads} heads."
     if choices["layer"] not in (None, *source.sites):
-        complaints.append(f"The link asks for {choices['layer']}: {has}")
+        messages.append(f"The link asks for {choices['layer']}: {available}")
         choices = choices.put(layer=None)
     if isinstance(choices["head"], int) and choices["head"] not in heads:
-        complaints.append(f"The link asks for head {choices['head']}: {has}")
+        messages.append(f"The link asks for head {choices['head']}: {available}")
         choices = choices.put(head=None)
     heads_off = {(site, head) for site, head in choices["heads_off"] if site in source.sites and head in heads}
     if missing := choices["heads_off"] - heads_off:
         names = ", ".join(site.head(head) for site, head in sorted(missing))
-        complaints.append(f"The link asks for {names} switched off: {has}")
+        messages.append(f"The link asks for {names} switched off: {available}")
         choices = choices.put(heads_off=frozenset(heads_off))
     if missing := [head for head in choices["also"] if head not in heads]:
-        complaints.append(f"The link asks for head {missing[0]}: {has}")
+        messages.append(f"The link asks for head {missing[0]}: {available}")
         choices = choices.put(also=tuple(head for head in choices["also"] if head in heads))
     if choices["sentence"] > (count := len(request.texts)):
-        if current.linked.get("sentence") == choices["sentence"]:
-            complaints.append(f"The link asks for text {choices['sentence']}: the page has {counted(count, 'text')}.")
+        if current.linked.get("sentence") == choices["sentence"]:  # else a text was removed since
+            messages.append(f"The link asks for text {choices['sentence']}: the page has {counted(count, 'text')}.")
         choices = choices.put(sentence=1)
     if request.answer:
         try:
             cache.sentences(source, request)
-        except TooLong:
+        except TooLong:  # the page says so itself
             pass
         except InputError as error:
-            complaints.append(f"The answer in the link was left out: {error}")
+            messages.append(f"The answer in the link was left out: {error}")
             choices, request = choices.put(answer=()), replace(request, answer=())
-    current.choices, current.complaints = choices, (*current.complaints, *complaints)
+    current.choices, current.link_errors = choices, (*current.link_errors, *messages)
     return request
 
 
 def drop_outside(context: Context) -> None:
     """Clear a cell, words and zoomed parts outside of the map, with a message if they came from the link."""
     current, choices = session(), now()
-    sizes = dict(zip(("query", "key"), map(len, context.tokens), strict=True))
+    queries, keys = map(len, context.tokens)
+    sizes = {"query": queries, "key": keys}
     inside = {
         "cell": context.cell,
         "pins": frozenset((side, position) for side, position in choices["pins"] if position < sizes[side]),
-        "zoom": tuple(part for part in choices["zoom"] if part[0] < sizes["query"] and part[2] < sizes["key"]),
+        "zoom": tuple(part for part in choices["zoom"] if part[0] < queries and part[2] < keys),  # first row and column
     }
-    names = {"cell": "a cell", "pins": "a word", "zoom": "a part"}
+    titles = {"cell": "a cell", "pins": "a word", "zoom": "a part"}
     for name, value in inside.items():
         if choices[name] != value and current.linked.get(name) == choices[name]:
-            size = f"{counted(sizes['query'], 'row')} and {counted(sizes['key'], 'column')}, counted from 0"
+            size = f"{counted(queries, 'row')} and {counted(keys, 'column')}, counted from 0"
             with current.notices or st.container():
-                note(f"The link asks for {names[name]} outside of this map, which has {size}.", "notice")
+                note(f"The link asks for {titles[name]} outside of this map, which has {size}.", "notice")
     current.choices = choices.put(**inside)
 
 
 def _site_and_head(source: Source) -> tuple[Site, int | str]:
     """Return the chosen layer and head; by default those of the model's card, else the first."""
     site, head = source.card.opens if source.card else (source.sites[0], 0)
-    site = now()["layer"] or (site if site in source.sites else source.sites[0])
-    return site, min(head, source.num_heads - 1) if now()["head"] is None else now()["head"]
+    if site not in source.sites:
+        site = source.sites[0]
+    head = min(head, source.num_heads - 1) if now()["head"] is None else now()["head"]
+    return now()["layer"] or site, head
 
 
 def _layer(source: Source) -> None:
     """Draw the choice of a layer; another kind of attention clears the selection, as its tokens differ."""
     current, _ = _site_and_head(source)
     longest = max(len(source.site_name(site)) for site in source.sites)
+    text_width = 60 + 8 * longest  # in pixels: the frame of the box, and 8 for each character
 
     def with_layer(choices: Choices, site: Site) -> Choices:
-        same_tokens = site.kind == current.kind
-        return (choices if same_tokens else choices.put(cell=None, pins=frozenset(), zoom=())).put(layer=site)
+        if site.kind != current.kind:
+            choices = choices.put(cell=None, pins=frozenset(), zoom=())
+        return choices.put(layer=site)
 
-    control(
-        st.selectbox,
-        "Layer",
-        "layer",
-        source.sites,
-        value=current,
-        step=with_layer,
-        visible=False,
-        format_func=source.site_name,
-        width=min(max(190, 60 + 8 * longest), 420),
-    )
+    options = {"value": current, "step": with_layer, "visible": False, "format_func": source.site_name}
+    control(st.selectbox, "Layer", "layer", source.sites, width=min(max(190, text_width), 420), **options)
 
 
 def _head(source: Source) -> None:
+    """Draw the choice of a head, or of a way to combine all heads, such as their mean."""
     _, current = _site_and_head(source)
-    names = {head: f"Head {head}" for head in range(source.num_heads)} | {how: f"All heads: {how}" for how in COMBINED}
+    names = {head: f"Head {head}" for head in range(source.num_heads)}
+    names |= {way: f"All heads: {way}" for way in COMBINED}
     control(st.selectbox, "Head", "head", [*names], value=current, visible=False, format_func=names.get, width=130)
 
 
 def _sentence(count: int) -> None:
+    """Draw the choice of a text by its number, from 1, if the page has several texts."""
     if count > 1:
-        control(
-            st.selectbox,
-            "Which text",
-            "sentence",
-            range(1, count + 1),
-            visible=False,
-            format_func="Text {}".format,
-            width=110,
-        )
+        options = {"visible": False, "format_func": "Text {}".format, "width": 110}
+        control(st.selectbox, "Which text", "sentence", range(1, count + 1), **options)
 
 
 def _link_menu() -> None:
@@ -388,9 +389,8 @@ def _mask_menu(source: Source, site: Site) -> None:
         return
     with popover:
         _rules(source, stack)
-        control(
-            st.text_input, "As text", "mask", value="" if not stack.entries else stack.text, step=_set_mask, part="text"
-        )
+        text = stack.text if stack.entries else ""
+        control(st.text_input, "As text", "mask", value=text, step=_set_mask, part="text")
         if refused := session().memory.pop("mask refused", ""):
             note(refused)
         control(st.toggle, "Built-in mask", "own_mask")
@@ -401,36 +401,21 @@ def _mask_menu(source: Source, site: Site) -> None:
 
 def _scores(site: Site) -> None:
     """Draw the controls of temperature and scale, for the layer in view or for every layer."""
-    temperature, is_scaled, scored = now()["temperature"], now()["scaled"], now()["scored"]
-    is_changed = temperature != 1 or not is_scaled
-    everywhere = is_changed and scored is None
-    target = scored or site
+    changed_site = now()["scored"]  # None: every layer
+    is_changed = now()["temperature"] != 1 or not now()["scaled"]
+    in_every_layer = is_changed and changed_site is None
+    target = None if in_every_layer else (changed_site or site)
 
-    def with_scores(choices: Choices, **values: float | bool) -> Choices:
-        """Set temperature or scale, in every layer or in the layer in view."""
-        return choices.put(scored=None if everywhere else target, **values)
+    def with_score_setting(name: str, choices: Choices, value: float | bool) -> Choices:
+        return choices.put(scored=target, **{name: value})
 
-    where = "every layer" if everywhere else str(target)
-    control(
-        st.slider,
-        f"Temperature in {where}",
-        "temperature",
-        0.1,
-        5.0,
-        step=lambda choices, value: with_scores(choices, temperature=value),
-    )
-    control(
-        st.toggle, f"Divide by √dₖ in {where}", "scaled", step=lambda choices, value: with_scores(choices, scaled=value)
-    )
+    where = str(target or "every layer")
+    step = partial(with_score_setting, "temperature")
+    control(st.slider, f"Temperature in {where}", "temperature", 0.1, 5.0, step=step)
+    control(st.toggle, f"Divide by √dₖ in {where}", "scaled", step=partial(with_score_setting, "scaled"))
     if is_changed:
-        control(
-            st.toggle,
-            "In every layer",
-            "scored",
-            value=everywhere,
-            step=lambda choices, on: choices.put(scored=None if on else site),
-            part="everywhere",
-        )
+        options = {"value": in_every_layer, "step": lambda choices, on: choices.put(scored=None if on else site)}
+        control(st.toggle, "In every layer", "scored", part="everywhere", **options)
 
 
 def _rules(source: Source, stack: Stack) -> None:
@@ -439,7 +424,8 @@ def _rules(source: Source, stack: Stack) -> None:
 
     def with_chosen_rules(choices: Choices, chosen: list[str]) -> Choices:
         """Remove rules of `USUAL` that are not chosen, add those that are newly chosen, and keep all other rules."""
-        entries = [entry for entry in stack.entries if entry.mask.keyword in chosen or entry.mask.keyword not in USUAL]
+        removed = {*USUAL} - {*chosen}
+        entries = [entry for entry in stack.entries if entry.mask.keyword not in removed]
         for name in chosen:
             if name not in active:
                 rule = initial_mask(RULES[name], 0, ())
@@ -468,16 +454,9 @@ def _more_menu(source: Source) -> None:
         control(st.segmented_control, "Colors", "colors", ("adaptive", "log"), required=True)
         training_step(source)
         units = {"tokens": View(), "words": View(words=True)}
-        unit = next((name for name, view in units.items() if view.words == now()["view"].words), "tokens")
-        control(
-            st.segmented_control,
-            "Rows and columns",
-            "view",
-            [*units],
-            value=unit,
-            step=lambda choices, name: choices.put(view=units[name]),
-            required=True,
-        )
+        unit = "words" if now()["view"].words else "tokens"
+        options = {"value": unit, "step": lambda choices, name: choices.put(view=units[name]), "required": True}
+        control(st.segmented_control, "Rows and columns", "view", [*units], **options)
 
 
 def training_step(source: Source) -> None:
@@ -485,10 +464,8 @@ def training_step(source: Source) -> None:
     if len(source.steps) < 2:
         return
     last = source.steps[-1]
-    options = {
-        "value": now()["step"] if now()["step"] in source.steps else last,
-        "step": lambda choices, step: choices.put(step=None if step == last else step),
-    }
+    value = now()["step"] if now()["step"] in source.steps else last
+    options = {"value": value, "step": lambda choices, step: choices.put(step=None if step == last else step)}
     control(st.select_slider, "Training step", "step", source.steps, **options)
 
 

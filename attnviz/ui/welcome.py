@@ -45,11 +45,11 @@ def banner() -> None:
     memory = session().memory
     if memory.pop("card opens", False):
         st.rerun()  # draws the row of model and text again, too
-    if memory.get("welcome closed") or not (
-        memory.get("card") or now() == link.read(link_of(CARDS["Read a map"].link))[0]
-    ):
-        return
     card = CARDS.get(memory.get("card", ""))
+    first_choices, _ = link.read(link_of(CARDS["Read a map"].link))
+    is_first_view = now() == first_choices
+    if memory.get("welcome closed") or (card is None and not is_first_view):
+        return
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall", key="welcome"):
         claim = "See where each attention head looks, and what breaks when you change it."
         block(card.question if card else claim, "claim", "p")

@@ -22,7 +22,7 @@ from attnviz.ui.request import control, open_page, put, session
 from attnviz.ui.text import literal, note, plain, quiet
 from attnviz.ui.toolbar import Context
 
-CHOICES = 5
+MOST_ALTERNATIVES = 5
 """Number of alternatives that are offered for a generated word."""
 LONGEST = 2_000
 """Maximum number of tokens of an answer."""
@@ -56,15 +56,15 @@ def controls(context: Context) -> None:
         return
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="writing"):
         title = "Write again" if request.answer else "Continue"
-        begin = replace(request, answer=())
-        st.button(title, key="continue", icon=":material/edit_note:", on_click=_request_answer, args=(begin,))
+        without_answer = replace(request, answer=())
+        st.button(title, key="continue", icon=":material/edit_note:", on_click=_request_answer, args=(without_answer,))
         popover = st.popover("How", on_change="rerun", key="how written")
         if popover.open:  # drawing four boxes in a closed menu would take a tenth of the time of a click
             with popover:
                 _sampling_controls()
         if request.answer:
-            nothing = {"answer": (), "cell": None}
-            st.button("Remove the answer", key="no answer", type="tertiary", on_click=put, kwargs=nothing)
+            cleared = {"answer": (), "cell": None}
+            st.button("Remove the answer", key="no answer", type="tertiary", on_click=put, kwargs=cleared)
         if source.can_chat:
             _chat()
     if job := session().memory.get("answer job"):
@@ -87,26 +87,31 @@ def _chat() -> None:
 
 
 def _request_answer(request: Request) -> None:
-    """Store a generation request; the next run of the page starts it."""
-    how = {name: usual for name, (_, _, _, usual) in HOW.items()} | session().memory.get("how", {})
-    session().memory["answer job"] = AnswerJob(request, *how.values(), clicked=monotonic_ns())
+    """Store a request for an answer with the current sampling settings; the next run of the page generates it."""
+    settings = [_sampling_setting(name) for name in SAMPLING]
+    session().memory["answer job"] = AnswerJob(request, *settings, clicked=monotonic_ns())
 
 
-HOW = {
+SAMPLING = {
     "new tokens": ("New tokens", 1, LONGEST, 64),
     "sampling temperature": ("Sampling temperature; 0 takes the most probable", 0.0, 9.0, 0.0),
     "top p": ("Top p", 0.01, 1.0, 1.0),
     "sampling seed": ("Seed", 0, 9999, 0),
 }
-"""Label, bounds and default value of each control of sampling."""
+"""Label, bounds and default value of each control of sampling, in the order of `AnswerJob`."""
+
+
+def _sampling_setting(name: str) -> float:
+    """Return the value that the session keeps for a setting of `SAMPLING`, or its default."""
+    *_, default = SAMPLING[name]
+    return session().memory.get("how", {}).get(name, default)
 
 
 def _sampling_controls() -> None:
     """Draw the controls of sampling, whose values the session keeps."""
     memory = session().memory
-    for name, (label, least, most, usual) in HOW.items():
-        current = memory.get("how", {}).get(name, usual)
-        value = st.number_input(label, least, most, current, key=name)
+    for name, (label, least, most, _) in SAMPLING.items():
+        value = st.number_input(label, least, most, _sampling_setting(name), key=name)
         memory["how"] = memory.get("how", {}) | {name: value}
 
 
@@ -115,7 +120,7 @@ def _show_generation(source: Source, job: AnswerJob) -> None:
     tokens = len(cache.sentences(source, job.request)[0].tokens) + job.count
     cost = estimate(source, min(tokens, source.longest or tokens), job.request.edits)
     try:
-        ids = cache.worked(_generate, source, job, cost=cost, runs_model=source, unit="tokens", writes=True)
+        ids = cache.result_of(_generate, source, job, cost=cost, runs_model=source, unit="tokens", writes=True)
     except AttnvizError as error:
         note(str(error), "notice")
         ids = None
@@ -128,7 +133,7 @@ def _show_generation(source: Source, job: AnswerJob) -> None:
 def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
     """Generate the ids of an answer, and report the text after each token; if stopped, return the ids so far."""
     begin = job.request.answer
-    if begin and begin[-1] in source.ends:  # the end was chosen in place of a word
+    if begin and begin[-1] in source.ends:  # the user chose the end token as the alternative to a word
         return begin[:-1]
     sentence = cache.sentences(source, replace(job.request, answer=()))[0]
     with progress.counted(job.count) as report:
@@ -142,14 +147,15 @@ def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
 
 def _answer(context: Context) -> None:
     """Draw the answer as text, with a button that copies it; a click on a word shows its alternatives."""
-    sentence, answer = context.record.sentences[0], context.request.answer
-    prompt = len(sentence.tokens) - len(answer)
-    text = sentence.text[len(context.request.texts[0]) :].strip()
-    generated = Generated(sentence, prompt, len(context.request.texts[0]), False, lambda: context.record)
-    words = {i: label for i, label in enumerate(_words(sentence, prompt), prompt) if label.strip()}
-    chosen = context.cell[0] + 1 if context.cell and context.cell[0] + 1 in words else None
+    sentence, typed_length = context.record.sentences[0], len(context.request.texts[0])
+    prompt_tokens = len(sentence.tokens) - len(context.request.answer)
+    text = sentence.text[typed_length:].strip()
+    words = {i: word for i, word in enumerate(_words(sentence, prompt_tokens), prompt_tokens) if word.strip()}
+    chosen = None
+    if context.cell and context.cell[0] + 1 in words:  # row i predicts the word at i + 1
+        chosen = context.cell[0] + 1
 
-    def ask(choices: Choices, position: int | None) -> Choices:
+    def with_word(choices: Choices, position: int | None) -> Choices:
         """Select the row whose prediction is the word at this position."""
         if position is None:
             return choices.put(cell=None)
@@ -158,14 +164,16 @@ def _answer(context: Context) -> None:
     if not text:
         quiet("The model wrote nothing more.")
         return
-    options = {"value": chosen, "step": ask, "part": "answer", "visible": False, "format_func": words.get, "wrap": True}
+    options = {"value": chosen, "step": with_word, "part": "answer", "visible": False, "format_func": words.get}
     with st.container(key="answer"):
-        control(st.pills, "The answer: a click on a word asks about it", "cell", [*words][:MOST_WORDS], **options)
+        label = "The answer: a click on a word asks about it"
+        control(st.pills, label, "cell", [*words][:MOST_WORDS], wrap=True, **options)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button("Copy", key="copy", icon=":material/content_copy:", type="tertiary")  # keys.js copies what follows
         st.html(f'<span hidden class="copied">{plain(text)}</span>', width="content")
         quiet("Click a word to see why the model wrote it, and its alternatives." if chosen is None else "")
     if chosen is not None:
+        generated = Generated(sentence, prompt_tokens, typed_length, ended=False, run=lambda: context.record)
         _alternatives(context, generated, chosen)
 
 
@@ -173,7 +181,8 @@ def _words(sentence: Sentence, first: int) -> list[str]:
     """Label the tokens from position `first` on, with a no-break space before tokens that follow a space."""
     labels = []
     for token in sentence.tokens[first:]:
-        has_space = token.text[:1].isspace() or sentence.text[token.start - 1 : token.start].isspace()
+        character_before = sentence.text[token.start - 1 : token.start]
+        has_space = token.text[:1].isspace() or character_before.isspace()
         label = literal(visible_text(token.text.strip()))
         labels.append(f"\N{NO-BREAK SPACE}{label}" if has_space else label)
     return labels
@@ -181,14 +190,13 @@ def _words(sentence: Sentence, first: int) -> list[str]:
 
 def _alternatives(context: Context, generated: Generated, position: int) -> None:
     """Draw the probability of a generated word, and buttons that replace it and generate the rest again."""
-    token = generated.sentence.tokens[position]
-    before = generated.sentence.tokens[position - 1]
-    previous, word = (quoted(part.text.strip() or part.text) for part in (before, token))
-    share = percent(float(context.record.prediction.probabilities(position - 1)[token.id]))
-    quiet(f"After {previous} the model wrote {word} ({share}). Write this instead:")
+    before, token = generated.sentence.tokens[position - 1 : position + 1]
+    previous, word = quoted(before.text.strip() or before.text), quoted(token.text.strip() or token.text)
+    probability = percent(float(context.record.prediction.probabilities(position - 1)[token.id]))
+    quiet(f"After {previous} the model wrote {word} ({probability}). Write this instead:")
     begin = generated.ids[: position - generated.prompt]
     with st.container(horizontal=True, gap="small", key="instead"):
-        for id, text, probability in generated.alternatives(position, CHOICES):
+        for id, text, probability in generated.alternatives(position, MOST_ALTERNATIVES):
             request = replace(context.request, answer=(*begin, id))
             title = f"{literal(visible_text(text.strip() or text))} {percent(probability)}"
             st.button(title, key=f"instead {id}", disabled=id == token.id, on_click=_request_answer, args=(request,))

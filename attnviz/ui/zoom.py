@@ -20,45 +20,48 @@ AROUND = 24
 """Characters of context before and after an occurrence."""
 
 
-def crumbs(context: Context) -> None:
-    """Draw breadcrumbs of the zoomed parts and, on a large map, the buttons *Zoom in* and *Find*."""
-    windows = now()["zoom"]
-    if not windows and max(map(len, context.tokens)) <= RECTANGLES:
+def breadcrumbs(context: Context) -> None:
+    """Draw buttons for the larger parts around the part in view and, on a large map, *Zoom in* and *Find*.
+
+    A part is (first row, last row, first column, last column); the choice "zoom" has the nested parts, outermost first.
+    """
+    parts, is_large = now()["zoom"], max(map(len, context.tokens)) > RECTANGLES
+    if not parts and not is_large:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        for depth in range(len(windows)):
-            title = _part_name(windows[depth - 1]) if depth else "Whole map"
-            outer = windows[:depth]
-            st.button(title, key=f"crumb {depth}", type="tertiary", on_click=put, kwargs={"zoom": outer})
+        titles = ["Whole map", *map(_part_name, parts)]
+        for depth, title in enumerate(titles[:-1]):
+            st.button(title, key=f"crumb {depth}", type="tertiary", on_click=put, kwargs={"zoom": parts[:depth]})
             label("›")
-        if windows:
-            label(_part_name(windows[-1]))
-        if max(map(len, context.tokens)) > RECTANGLES:
+        if parts:
+            label(titles[-1])
+        if is_large:
             st.button("Zoom in", icon=":material/zoom_in:", type="tertiary", on_click=_zoom_in, args=(context,))
             _find(context)
 
 
-def _part_name(window: tuple[int, int, int, int]) -> str:
-    top, bottom, left, right = window
+def _part_name(part: tuple[int, int, int, int]) -> str:
+    top, bottom, left, right = part
     return f"rows {top}–{bottom}, columns {left}–{right}"
 
 
 def _zoom_in(context: Context) -> None:
     """Zoom in to half the rows and half the columns in view, around the selected cell or the center."""
-    sizes = [*map(len, context.tokens)]
-    top, bottom, left, right = now()["zoom"][-1] if now()["zoom"] else (0, sizes[0] - 1, 0, sizes[1] - 1)
+    parts, (queries, keys) = now()["zoom"], map(len, context.tokens)
+    top, bottom, left, right = parts[-1] if parts else (0, queries - 1, 0, keys - 1)
     center = context.cell or ((top + bottom) // 2, (left + right) // 2)
-    spans = [max(RECTANGLES, last - first + 1) // 2 for first, last in ((top, bottom), (left, right))]
-    window = _part_around(center, spans, sizes)
-    if window not in now()["zoom"]:
-        put(zoom=(*now()["zoom"], window)[-DEEPEST:])
+    rows, columns = bottom - top + 1, right - left + 1
+    part = _part_around(context, center, max(RECTANGLES, rows) // 2, max(RECTANGLES, columns) // 2)
+    if part not in parts:
+        put(zoom=(*parts, part)[-DEEPEST:])
 
 
-def _part_around(cell: tuple[int, int], spans: list[int], sizes: list[int]) -> tuple[int, int, int, int]:
-    """Return the first and last row and the first and last column of a part around a cell."""
-    firsts = [max(0, min(place - span // 2, size - span)) for place, span, size in zip(cell, spans, sizes, strict=True)]
-    lasts = [min(size, first + span) - 1 for first, span, size in zip(firsts, spans, sizes, strict=True)]
-    return firsts[0], lasts[0], firsts[1], lasts[1]
+def _part_around(context: Context, cell: tuple[int, int], rows: int, columns: int) -> tuple[int, int, int, int]:
+    """Return the part of the map with this number of rows and columns, and the cell as near its center as possible."""
+    queries, keys = map(len, context.tokens)
+    top = max(0, min(cell[0] - rows // 2, queries - rows))
+    left = max(0, min(cell[1] - columns // 2, keys - columns))
+    return top, min(queries, top + rows) - 1, left, min(keys, left + columns) - 1
 
 
 def _find(context: Context) -> None:
@@ -73,23 +76,24 @@ def _find(context: Context) -> None:
             return
         for side, name in enumerate(("rows", "columns")):
             text = context.record.texts(context.site, sentence=context.sentence)[side].text
-            places = list(occurrences(text, context.tokens[side], re.escape(phrase.strip())))
-            st.caption(f"{len(places)} among the {name}" + (", the first:" if len(places) > MOST_PLACES else ""))
-            for position, _, match in places[:MOST_PLACES]:
-                around = text[max(0, match.start() - AROUND) : match.end() + AROUND]
-                title = f"{position} · {literal(visible_text(' '.join(around.split())))}"
-                st.button(
-                    title, key=f"go {side} {position}", type="tertiary", on_click=_go, args=(context, side, position)
-                )
+            matches = list(occurrences(text, context.tokens[side], re.escape(phrase.strip())))
+            more = ", the first:" if len(matches) > MOST_PLACES else ""
+            st.caption(f"{len(matches)} among the {name}{more}")
+            for position, _, match in matches[:MOST_PLACES]:
+                excerpt = text[max(0, match.start() - AROUND) : match.end() + AROUND]
+                title = f"{position} · {literal(visible_text(' '.join(excerpt.split())))}"
+                action = {"on_click": _go, "args": (context, side, position)}
+                st.button(title, key=f"go {side} {position}", type="tertiary", **action)
 
 
 def _go(context: Context, side: int, position: int) -> None:
-    """Select the strongest cell of a row or a column, and zoom to the part around the cell."""
-    step, span = context.record.step(context.site), slice(position, position + 1)
+    """Select the strongest cell of a row (side 0) or a column (side 1), and zoom to the part around the cell."""
+    step, only = context.record.step(context.site), slice(position, position + 1)
     if side == 0:
-        cell = position, int(analysis.strongest(step, context.head, sentence=context.sentence, rows=span)[1][0])
+        _, (column,) = analysis.strongest(step, context.head, sentence=context.sentence, rows=only)
+        cell = position, int(column)
     else:
-        weights = analysis.strongest(step, context.head, sentence=context.sentence, columns=span)[0]
+        weights, _ = analysis.strongest(step, context.head, sentence=context.sentence, columns=only)
         cell = int(weights.argmax()), position
-    part = _part_around(cell, [RECTANGLES, RECTANGLES], [*map(len, context.tokens)])
+    part = _part_around(context, cell, RECTANGLES, RECTANGLES)
     change(lambda choices: choices.put(cell=cell, zoom=(part,)))

@@ -168,7 +168,8 @@ def _museum(config: MkDocsConfig) -> Iterator[File]:
         maps = wrong_maps.made(bug.name)
         if isinstance(maps, wrong_maps.TrainedPair):
             losses = [
-                f"{run.losses[-1][1]:.2f}, and {run.writing:.2f} where it writes" for run in (maps.right, maps.wrong)
+                f"{run.losses[-1][1]:.2f}, and {run.generation_loss:.2f} where it writes"
+                for run in (maps.right, maps.wrong)
             ]
             parts.append(f"Loss of the right model: {losses[0]}. Loss of the wrong one: {losses[1]}.")
         else:

@@ -66,9 +66,9 @@ def test_who_reads_the_answer_learns_nothing_else():
 
     assert f"{math.log(peeking.WORDS):.2f}" in STEPS[5].idea
     assert masked.losses[-1][1] == pytest.approx(peeking.GUESS, abs=0.15)
-    assert masked.writing == pytest.approx(peeking.GUESS, abs=0.15)
+    assert masked.generation_loss == pytest.approx(peeking.GUESS, abs=0.15)
     assert peeks.losses[-1][1] < 0.1
-    assert peeks.writing > peeking.GUESS + 1
+    assert peeks.generation_loss > peeking.GUESS + 1
 
 
 def test_one_head_looks_from_adjectives_to_nouns():

@@ -191,7 +191,7 @@ def test_an_offered_source_is_one_more_model(monkeypatch):
 
     assert cache.source("mine") == Mine(sharpness=1)
     del api.OFFERED["mine"]
-    monkeypatch.setattr(runs, "AT_ONCE", PATIENCE)  # the search for another model of this name
+    monkeypatch.setattr(runs, "RUN_WAIT", PATIENCE)  # the search for another model of this name
     app.run()
     assert not app.exception
     assert "mine" in html(app)

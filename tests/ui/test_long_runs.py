@@ -44,8 +44,8 @@ def slow(monkeypatch):
 
     go.began, go.made = began, made
     monkeypatch.setattr(Constructed, "run", waits)
-    monkeypatch.setattr(budget, "SILENT", 0.0)
-    monkeypatch.setattr(runs, "AT_ONCE", 0.0)
+    monkeypatch.setattr(budget, "SHORT_RUN", 0.0)
+    monkeypatch.setattr(runs, "RUN_WAIT", 0.0)
     yield go
     go.set()
 
@@ -201,7 +201,7 @@ def costly(monkeypatch):
         return replace(found, seconds=float(found.maps))
 
     monkeypatch.setattr(estimate, "of_maps", given)
-    monkeypatch.setattr(budget, "DIRECT", 0.5)
+    monkeypatch.setattr(budget, "SHORT_DRAWING", 0.5)
     allowed = {budget.SECONDS: 120.0, budget.GIGABYTES: 2.0}
     monkeypatch.setattr(budget, "_number", allowed.__getitem__)
     return partial(allowed.__setitem__, budget.SECONDS)
@@ -219,7 +219,7 @@ def test_on_heads_the_map_is_there_before_all_others_are_and_says_how_far_they_a
         return drawn(figure)
 
     monkeypatch.setattr(readout, "screen", waits)
-    monkeypatch.setattr(runs, "ANEW", 2.0)
+    monkeypatch.setattr(runs, "PICTURE_WAIT", 2.0)
     monkeypatch.setattr(estimate, "of_maps", lambda *args, **_: estimate.Estimate(7, float((*args, 1)[1] > 1), 0, 0, 4))
 
     app = opened(model="constructed", text=TEXT)
@@ -260,7 +260,7 @@ def test_what_is_measured_of_all_heads_says_how_far_it_is_and_can_be_canceled(li
         return measure(*args, **named)
 
     monkeypatch.setattr(module, name, waits)
-    monkeypatch.setattr(runs, "ANEW", 0.2)
+    monkeypatch.setattr(runs, "PICTURE_WAIT", 0.2)
     app = opened("Overview", model="constructed", text=TEXT, **link)
     (bar,) = app.get("progress")
     assert bar.proto.text == said

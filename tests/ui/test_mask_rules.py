@@ -69,8 +69,8 @@ def test_a_drag_blocks_its_cells_or_opens_them_if_all_are_blocked(stack, strokes
 
 
 def test_a_drag_goes_over_the_cells_between_its_ends():
-    assert rules.dragged({"row": [4.6, 3.2], "column": [0.1, 1.9]}) == {(3, 0), (3, 1), (4, 0), (4, 1)}
-    assert rules.dragged({"row": [], "column": None}) == set()
+    assert rules.cells_in({"row": [4.6, 3.2], "column": [0.1, 1.9]}) == {(3, 0), (3, 1), (4, 0), (4, 1)}
+    assert rules.cells_in({"row": [], "column": None}) == set()
 
 
 def test_every_rule_that_can_be_composed_is_offered_once():
@@ -126,7 +126,7 @@ def masks_page():
     from attnviz.ui.pages.masks import page
     from attnviz.ui.request import now
 
-    request.arrive({})
+    request.read_address({})
     source = cache.source(now()["model"], None)
     try:
         with runs.place("page"):

@@ -242,7 +242,7 @@ def test_a_text_is_the_turn_of_a_chat_with_a_system_prompt(folder, tmp_path):
     app = settled(opened(model=str(tmp_path / "chat"), text=CAT))
     app.toggle("chat on").set_value(True).run()
     app.text_input("chat").set_value("be a dog").run()
-    source, request = app.session_state["chosen"]
+    source, request = app.session_state["model and request"]
 
     assert not app.exception
     assert choices(app)["chat"] == "be a dog"

@@ -51,7 +51,7 @@ def test_a_patch_is_made_gray_or_hidden_and_one_click_takes_it_back():
 
 def _asked(app):
     """Source and request of the page, with its edits."""
-    source, request = app.session_state["chosen"]
+    source, request = app.session_state["model and request"]
     return source, replace(request, edits=link.edits(choices(app)))
 
 

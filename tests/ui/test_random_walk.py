@@ -105,8 +105,8 @@ def as_in_a_browser(monkeypatch):
 
     monkeypatch.setattr(tree, "_format_value_for_widget", as_text)
     config.set_option("client.showErrorDetails", "full")
-    monkeypatch.setattr(runs, "AT_ONCE", 120.0)
-    monkeypatch.setattr(runs, "ANEW", 120.0)
+    monkeypatch.setattr(runs, "RUN_WAIT", 120.0)
+    monkeypatch.setattr(runs, "PICTURE_WAIT", 120.0)
 
 
 def opened(title: str, address: dict[str, str]) -> AppTest:

@@ -1,6 +1,7 @@
 """The page Heads: all heads of a layer, a large map of one head, the selected cell in words, and the prediction."""
 
 from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 
@@ -45,13 +46,9 @@ def page(source: Source, request: Request) -> None:
         form = _form(context)
         _controls(form, context)
         figure = _figure(form, context)
-        picture(
-            figure,
-            f"head {form}",
-            select="cell",
-            on_click=_select(form) if FORMS[form].selects else None,
-            on_escape=lambda: put(cell=None, pins=frozenset()),
-        )
+        on_click = partial(_select, form) if FORMS[form].selects else None
+        on_escape = partial(put, cell=None, pins=frozenset())
+        picture(figure, f"head {form}", select="cell", on_click=on_click, on_escape=on_escape)
         if form == "picture":
             _patch(context, figure.position)
     with left:
@@ -59,14 +56,14 @@ def page(source: Source, request: Request) -> None:
     with right:
         writing.controls(context)
         _selection(context)
-        after = {}
+        prediction: dict[str, Figure] = {}
         if context.knows_words:
             _role(context)
-            after = predictions.panel(context)
+            prediction = predictions.panel(context)
         else:
             note("The model knows no word of this text, so its weights and its predictions mean nothing.", "notice")
     with context.export:
-        export_menu.menu(context, {"This head": figure, "All heads": every} | after, "heads")
+        export_menu.menu(context, {"This head": figure, "All heads": every} | prediction, "heads")
     numbers(figure, "head")
 
 
@@ -83,9 +80,9 @@ def _form(context: Context) -> str:
 
 def _controls(form: str, context: Context) -> None:
     """Draw the options of a form: other heads, minimum weight, direction of attention, and whether to remove sinks."""
-    takes, source = FORMS[form].takes, context.source
+    takes, source = FORMS[form].takes, context.source  # names of the options that the form has
     if "rows" in takes:
-        zoom.crumbs(context)
+        zoom.breadcrumbs(context)
     if not takes & {"heads", "least", "pins", "side", "less"}:
         return
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="form options"):
@@ -100,24 +97,22 @@ def _controls(form: str, context: Context) -> None:
             control(st.multiselect, "Also show heads", "also", others, **options)
         if "least" in takes:
             names = {None: "any"} | {least: f"{least:g}" for least in LEAST}
-            control(
-                st.selectbox, "Minimum weight", "least", [*names], format_func=names.get, placeholder="any", width=110
-            )
+            options = {"format_func": names.get, "placeholder": "any", "width": 110}
+            control(st.selectbox, "Minimum weight", "least", [*names], **options)
         if "side" in takes:
             control(st.segmented_control, "Attention", "side", ("from", "to"), required=True)
         if "less" in takes and now()["side"] == "from" and source.reads in ("picture", "both"):
             choice(st.segmented_control, "Without", "less", ("none", "sinks"), required=True)
         if "pins" in takes and now()["pins"]:
-            st.button(
-                "Clear words", icon=":material/close:", type="tertiary", on_click=put, kwargs={"pins": frozenset()}
-            )
+            action = {"on_click": put, "kwargs": {"pins": frozenset()}}
+            st.button("Clear words", icon=":material/close:", type="tertiary", **action)
 
 
 def _figure(form: str, context: Context) -> Figure:
     """Make the figure of the head in the chosen form."""
-    chosen, cell = FORMS[form], context.outlined
+    chosen_form, cell = FORMS[form], context.outlined
     query, key = cell or (None, None)
-    values = {
+    possible_options = {
         "view": context.view,
         "domain": context.options["domain"],
         "before": context.before,
@@ -127,48 +122,37 @@ def _figure(form: str, context: Context) -> Figure:
         "less": "sinks" if now()["less"] == "sinks" and now()["side"] == "from" else "",
         "chosen": query if now()["side"] == "from" else key,
     }
-    options = {name: value for name, value in values.items() if name in chosen.takes}
-    if "rows" in chosen.takes:
+    options = {name: value for name, value in possible_options.items() if name in chosen_form.takes}
+    if "rows" in chosen_form.takes:
         options = options | context.window | {"cost": context.cost(**context.window)}
-    options["selected"] = cell if chosen.selects == CELL else context.cell
-    head = (context.head, *now()["also"]) if "heads" in chosen.takes else context.head
-    return chosen.figure(context.record, context.site, head, sentence=context.sentence, dark=context.dark, **options)
+    options["selected"] = cell if chosen_form.selects == CELL else context.cell
+    head = (context.head, *now()["also"]) if "heads" in chosen_form.takes else context.head
+    style = {"sentence": context.sentence, "dark": context.dark}
+    return chosen_form.figure(context.record, context.site, head, **style, **options)
 
 
-def _select(form: str):
-    """Return the function for clicks on a form; it selects a cell, the lines of a token, or a token."""
-
-    def select(point: dict) -> None:
-        query, key = int(point["query"]), int(point["key"])
-        if FORMS[form].selects == CELL or (query >= 0 and key >= 0):
-            select_cell(point)
-        elif FORMS[form].selects == LINE:
-            pin = ("query", query) if query >= 0 else ("key", key)
-            put(pins=now()["pins"] ^ {pin})
-        else:
-            put(side="from" if query >= 0 else "to", cell=(max(query, 0), max(key, 0)))
-
-    return select
+def _select(form: str, point: dict) -> None:
+    """Select what was clicked: a cell or, if its query or its key is -1, the other token or all lines of that token."""
+    query, key = int(point["query"]), int(point["key"])
+    if FORMS[form].selects == CELL or (query >= 0 and key >= 0):
+        select_cell(point)
+    elif FORMS[form].selects == LINE:
+        pin = ("query", query) if query >= 0 else ("key", key)
+        put(pins=now()["pins"] ^ {pin})  # a second click removes the pin
+    else:
+        put(side="from" if query >= 0 else "to", cell=(max(query, 0), max(key, 0)))
 
 
 def active_heads(source: Source, site: Site) -> None:
     """Draw a pill per head of a layer, in the order of the thumbnails below; a click switches the head off or on."""
     heads, off = range(source.num_heads), edits.of(source).off(site)
 
-    def with_active_heads(choices: Choices, on: list[int]) -> Choices:
-        return edits.with_heads_off(choices, site, frozenset(heads) - {*on})
+    def with_active_heads(choices: Choices, active: list[int]) -> Choices:
+        return edits.with_heads_off(choices, site, frozenset(heads) - {*active})
 
-    control(
-        st.pills,
-        "Active heads",
-        "heads_off",
-        heads,
-        value=[head for head in heads if head not in off],
-        step=with_active_heads,
-        selection_mode="multi",
-        wrap=True,
-        disabled=bool(source.read_only),
-    )
+    options = {"selection_mode": "multi", "wrap": True, "disabled": bool(source.read_only)}
+    active = [head for head in heads if head not in off]
+    control(st.pills, "Active heads", "heads_off", heads, value=active, step=with_active_heads, **options)
 
 
 def _every(context: Context) -> Figure:
@@ -190,21 +174,22 @@ def _patch(context: Context, position: int) -> None:
     stack = now()["mask"] or Stack()
     other_rules = tuple(entry for entry in stack.entries if not isinstance(entry.mask, Blank))
     hidden_before = {i for entry in stack.entries if isinstance(entry.mask, Blank) for i in entry.mask.positions}
-    gray, named = set(now()["gray"]), quoted_token(token.text, position)
+    gray_before = set(now()["gray"])
 
-    def with_patch(choices: Choices, on: list[str]) -> Choices:
-        """Hide the patch or not, and gray it out or not, as the pills say."""
-        hidden = (hidden_before | {position}) if HIDDEN in on else hidden_before - {position}
+    def with_patch(choices: Choices, pills: list[str]) -> Choices:
+        """Hide the patch or not, and gray it out or not, as the active pills say."""
+        hidden = (hidden_before | {position}) if HIDDEN in pills else hidden_before - {position}
         entries = (*other_rules, Entry(Blank(tuple(hidden)))) if hidden else other_rules
-        grayed = (gray | {position}) if GRAY in on else gray - {position}
+        grayed = (gray_before | {position}) if GRAY in pills else gray_before - {position}
         cell = (position, 0) if now()["side"] == "from" else (0, position)
         return choices.put(mask=Stack(entries) if entries else None, gray=tuple(sorted(grayed)), cell=cell)
 
     can_be_gray = source.reads in ("picture", "both") and token.box is not None
-    on = [name for name, positions in ((GRAY, gray), (HIDDEN, hidden_before)) if position in positions]
-    options = {"value": on, "step": with_patch, "selection_mode": "multi", "help": PATCHES}
-    control(st.pills, f"{named} is", "gray", [GRAY, HIDDEN] if can_be_gray else [HIDDEN], **options)
-    if gray:
+    active = [name for name, positions in ((GRAY, gray_before), (HIDDEN, hidden_before)) if position in positions]
+    options = {"value": active, "step": with_patch, "selection_mode": "multi", "help": PATCHES}
+    label = f"{quoted_token(token.text, position)} is"
+    control(st.pills, label, "gray", [GRAY, HIDDEN] if can_be_gray else [HIDDEN], **options)
+    if gray_before:
         request = pictures.with_picture(source, context.request, gray=False)
         whole = predictions.sentence(replace(context, request=request))
         quiet(f"For the whole picture: {whole[:1].lower()}{whole[1:]}" if whole else "")
@@ -235,22 +220,26 @@ def _selection(context: Context) -> None:
 
 def _linking_heads(context: Context, query: int, key: int) -> None:
     """Draw the heads with the largest weight from the query to the key; a click opens a head."""
-    names = (quoted_token(tokens[i].text, i) for tokens, i in zip(context.tokens, (query, key), strict=True))
-    quiet("Weight from {} to {} in each head:".format(*names))
-    table = cache.cached(rank)(context.record, query, key, sentence=context.sentence)
-    table, mixing = table[table["kind"] == context.site.kind], context.record.step(context.site).mixing
-    alike = [context.record.step(Site(kind, layer)).mixing == mixing for kind, layer in table[["kind", "layer"]].values]
-    for row in table[alike][:MOST_LINKING].to_dict("records"):
-        site, head, weight = Site(row["kind"], row["layer"]), int(row["head"]), f"{row['weight']:.2g}"
+    query_text, key_text = context.tokens[0][query].text, context.tokens[1][key].text
+    quiet(f"Weight from {quoted_token(query_text, query)} to {quoted_token(key_text, key)} in each head:")
+    ranked = cache.cached(rank)(context.record, query, key, sentence=context.sentence)
+    heads = [(Site(row["kind"], row["layer"]), int(row["head"]), row["weight"]) for row in ranked.to_dict("records")]
+    mixing = context.record.step(context.site).mixing  # weights of softmax and of linear attention do not compare
+    comparable = [
+        (site, head, weight)
+        for site, head, weight in heads
+        if site.kind == context.site.kind and context.record.step(site).mixing == mixing
+    ]
+    for site, head, weight in comparable[:MOST_LINKING]:
         options = {"type": "tertiary", "on_click": put, "kwargs": {"layer": site, "head": head, "cell": (query, key)}}
-        st.button(f"{weight} · {site.head(head)}", key=f"links {site} {head}", **options)
+        st.button(f"{weight:.2g} · {site.head(head)}", key=f"links {site} {head}", **options)
 
 
 def _role(context: Context) -> None:
     """Draw the measured behavior of the head: a sentence with its rate, and the evidence in an expander."""
     if not context.behaviors:
-        if context.source.card is not None:
-            quiet("What this head does was not measured." if context.source.step is None else "")
+        if context.source.card is not None and context.source.step is None:
+            quiet("What this head does was not measured.")
         return
     block(context.role, "large")
     with st.expander("How this was measured"):

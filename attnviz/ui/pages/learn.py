@@ -18,7 +18,7 @@ from attnviz.sources.base import Source
 from attnviz.ui import cache, predictions
 from attnviz.ui.pages.heads import active_heads
 from attnviz.ui.picture import picture
-from attnviz.ui.request import allowed, change, complain, control, now, open_page, put, session
+from attnviz.ui.request import change, control, now, open_page, put, session, show_link_errors, valid_choice
 from attnviz.ui.text import block, heading, in_words, quiet, table
 from attnviz.ui.toolbar import Context, context_of, select, training_step
 
@@ -42,12 +42,13 @@ def page(source: Source, request: Request) -> None:
     course, memory, choices = lessons.course(), session().memory, now()
     number = min(choices["chapter"] or memory.get("chapter", 1), len(course.steps))
     memory["chapter"] = number
-    if choices["chapter"] != number or choices.chosen.keys() <= {"model", "chapter"}:  # not the state of a chapter yet
+    has_only_number = choices.chosen.keys() <= {"model", "chapter"}  # such as a link with ?chapter=3
+    if choices["chapter"] != number or has_only_number:
         _open(number)
         st.rerun()
     chapter = course.steps[number - 1]
     _chapters(number)
-    complain()
+    show_link_errors()
     context = context_of(source, request, st.empty())
     left, pictures, right = st.columns([1.2, 1.7, 1], gap="medium")
     with left:
@@ -60,7 +61,7 @@ def page(source: Source, request: Request) -> None:
 
 
 def at_chapter(choices: Choices, number: int) -> Choices:
-    """Return the choices at the beginning of a chapter."""
+    """Return the choices at the beginning of a chapter, whatever the current choices are."""
     beginning, _ = link.read(lessons.course().steps[number - 1].link)
     return beginning.put(chapter=number)
 
@@ -77,17 +78,8 @@ def _chapters(number: int) -> None:
     def title(chapter: int) -> str:
         return f"{'✓ ' if chapter in learned else ''}{chapter} · {course.steps[chapter - 1].title}"
 
-    control(
-        st.selectbox,
-        "Chapter",
-        "chapter",
-        range(1, len(course.steps) + 1),
-        value=number,
-        step=lambda choices, chosen: at_chapter(choices, chosen),
-        visible=False,
-        format_func=title,
-        width=480,
-    )
+    options = {"value": number, "step": at_chapter, "visible": False, "format_func": title, "width": 480}
+    control(st.selectbox, "Chapter", "chapter", range(1, len(course.steps) + 1), **options)
 
 
 def _text_column(chapter: LessonStep, number: int) -> None:
@@ -106,20 +98,21 @@ def _text_column(chapter: LessonStep, number: int) -> None:
 
 def _question_column(chapter: LessonStep, number: int) -> None:
     """Draw the question, its choices, the answer, and the buttons to other chapters and pages."""
-    last = len(lessons.course().steps)
-    picked = session().memory.get(f"answer {number}")
+    last, memory = len(lessons.course().steps), session().memory
     if chapter.question:
         st.markdown(f"**{chapter.question}**")
     if chapter.choices:
         options = {"index": None, "label_visibility": "collapsed"}
-        picked = st.radio("Your answer", chapter.choices, key=f"choices {number}", **options)
-    elif st.button("Show the answer", key="show answer"):
-        picked = session().memory[f"answer {number}"] = True
-    is_right = picked == chapter.right if chapter.choices else bool(picked)
-    if picked and not is_right:
-        st.info(f"Not quite. {chapter.hint}")
+        answer = st.radio("Your answer", chapter.choices, key=f"choices {number}", **options)
+        is_right = answer == chapter.right
+        if answer and not is_right:
+            st.info(f"Not quite. {chapter.hint}")
+    else:
+        if st.button("Show the answer", key="show answer"):
+            memory[f"answer {number}"] = True
+        is_right = memory.get(f"answer {number}", False)
     if is_right:
-        session().memory["learned"].add(number)
+        memory["learned"].add(number)
         st.success(chapter.answer, icon=":material/check_circle:")
     with st.container(horizontal=True, gap="small"):
         kind = "primary" if is_right else "secondary"
@@ -139,16 +132,8 @@ def _question_column(chapter: LessonStep, number: int) -> None:
 
 def _map(context: Context) -> None:
     """Draw the map of the head with the sums of its rows, and the selected cell in words."""
-    figure = figures.head(
-        context.record,
-        context.site,
-        context.head,
-        selected=context.cell,
-        row_sums=True,
-        side=MAP_SIDE,
-        dark=context.dark,
-    )
-
+    options = {"selected": context.cell, "row_sums": True, "side": MAP_SIDE, "dark": context.dark}
+    figure = figures.head(context.record, context.site, context.head, **options)
     picture(figure, "head", select="cell", on_click=select, on_escape=lambda: put(cell=None))
     if context.cell is None:
         quiet("Click a cell to read it in words.")
@@ -164,24 +149,15 @@ def _heads(context: Context) -> None:
 
 
 def _training_step(context: Context) -> None:
+    """Draw the choice of a training step of the model."""
     training_step(context.source)
 
 
 def _query(context: Context) -> None:
     """Draw the choice of a row."""
-    names = [f"{i} · {token.text}" for i, token in enumerate(context.tokens[0])]
-    query = _row_of(context)
-    control(
-        st.selectbox,
-        "Row",
-        "cell",
-        range(len(names)),
-        value=query,
-        step=lambda choices, row: choices.put(cell=(row, 0)),
-        part="row",
-        format_func=names.__getitem__,
-        width=180,
-    )
+    names = {i: f"{i} · {token.text}" for i, token in enumerate(context.tokens[0])}
+    options = {"value": _row_of(context), "step": lambda choices, row: choices.put(cell=(row, 0))}
+    control(st.selectbox, "Row", "cell", [*names], part="row", format_func=names.get, width=180, **options)
 
 
 def _row_of(context: Context) -> int:
@@ -191,47 +167,39 @@ def _row_of(context: Context) -> int:
 
 def _row(context: Context) -> None:
     """Draw a table of the chosen query's unmasked keys with q · k and weight, and the weighted values."""
-    row = steps.row(context.record, context.site, context.head, _row_of(context))
-    visible = [i for i, rule in enumerate(row.rules) if not rule]
-    rows = [
-        [
-            quoted_token(context.tokens[1][row.keys[i]].text, row.keys[i]),
-            f"{row.sums[i]:.2f}".replace("-", "−"),
-            f"{row.weights[i]:.3f}",
-        ]
-        for i in visible
-    ]
-    table(rows, ["key", "q · k", "weight"], numbers=(1, 2))
+    row, tokens = steps.row(context.record, context.site, context.head, _row_of(context)), context.tokens[1]
+    lines = []
+    for i, key in enumerate(row.keys):
+        if not row.rules[i]:
+            product = f"{row.sums[i]:.2f}".replace("-", "−")
+            lines.append([quoted_token(tokens[key].text, key), product, f"{row.weights[i]:.3f}"])
+    table(lines, ["key", "q · k", "weight"], numbers=(1, 2))
     quiet("The output of the query: each line is the value of a word times its weight; the last line is their sum.")
-    stage = steps.values_stage(row, len(context.tokens[1]))
-    selected = row.query, int(row.weights.argmax())
-    values = figures.stage(
-        context.record, context.site, context.head, stage, stage.matrices, selected=selected, dark=context.dark
-    )
+    stage = steps.values_stage(row, len(tokens))
+    options = {"selected": (row.query, int(row.weights.argmax())), "dark": context.dark}
+    values = figures.stage(context.record, context.site, context.head, stage, stage.matrices, **options)
     picture(values, "values")
 
 
 def _d_k(context: Context) -> None:
     """Draw statistics of random queries and keys for a chosen d_k, with and without scaling."""
-    usual = int(allowed("number", [*map(str, WIDTHS)], "16"))
-    options = {"value": usual, "step": lambda choices, width: choices.put(number=str(width))}
+    chosen = int(valid_choice("number", [*map(str, WIDTHS)], "16"))
+    options = {"value": chosen, "step": lambda choices, width: choices.put(number=str(width))}
     d_k = control(st.select_slider, "dₖ", "number", WIDTHS, **options)
     (products,) = _cached_variance((d_k,))
-    rows = [
-        ["variance of the scores", digits(products.variance), digits(products.scaled_variance)],
-        *(
-            [name, digits(getattr(products.unscaled, field)), digits(getattr(products.scaled, field))]
-            for field, name in MEASURES.items()
-        ),
-    ]
+    rows = [["variance of the scores", digits(products.variance), digits(products.scaled_variance)]]
+    for field, name in MEASURES.items():
+        rows.append([name, digits(getattr(products.unscaled, field)), digits(getattr(products.scaled, field))])
     table(rows, [f"500 random queries, dₖ = {d_k}", "q·k as it is", "q·k / √dₖ"], numbers=(1, 2))
-    every = [_cached_variance((width,))[0] for width in sorted({*COMPARED, d_k})]
-    largest = ((width.d_k, width.unscaled.largest, width.scaled.largest) for width in every)
-    rows = [[f"dₖ = {width:,}", percent(unscaled), percent(scaled)] for width, unscaled, scaled in largest]
+    rows = []
+    for width in sorted({*COMPARED, d_k}):
+        (products,) = _cached_variance((width,))
+        rows.append([f"dₖ = {width:,}", percent(products.unscaled.largest), percent(products.scaled.largest)])
     table(rows, ["largest weight of a row of 16 keys", "q·k as it is", "q·k / √dₖ"], numbers=(1, 2))
 
 
 def _future(context: Context) -> None:
+    """Draw the switch of the built-in causal mask."""
     control(st.toggle, "Hide the future (causal mask)", "own_mask")
 
 
@@ -239,57 +207,47 @@ def _scores(context: Context) -> None:
     """Draw the controls of scale and temperature, and their effect on the chosen row."""
     site, temperatures = context.site, sorted({*TEMPERATURES, now()["temperature"]})
     control(st.toggle, "Divide by √dₖ", "scaled", step=lambda choices, on: choices.put(scaled=on, scored=site))
-    control(
-        st.select_slider,
-        "Temperature",
-        "temperature",
-        temperatures,
-        step=lambda choices, value: choices.put(temperature=value, scored=site),
-        format_func="{:g}".format,
-    )
-    before = cache.record(context.source, context.request.unchanged)
+    options = {"step": lambda choices, value: choices.put(temperature=value, scored=site)}
+    control(st.select_slider, "Temperature", "temperature", temperatures, format_func="{:g}".format, **options)
     query = _row_of(context)
-    old, new, _ = steps.compare(before, context.record, context.site, context.head, query)
-    rows = [[name, digits(getattr(old, field)), digits(getattr(new, field))] for field, name in MEASURES.items()]
+    trained, changed, _ = steps.compare(context.original, context.record, site, context.head, query)
+    rows = [
+        [title, digits(getattr(trained, field)), digits(getattr(changed, field))] for field, title in MEASURES.items()
+    ]
     row = f"Row {quoted_token(context.tokens[0][query].text, query)}"
     table(rows, [row, "as trained", "now"], numbers=(1, 2))
 
 
 def _positions(context: Context) -> None:
     """Draw the switch of positions, and how much the outputs change if the words are reversed."""
-    name, values = named_model(now()["model"])
-    with_positions = values.get("positions", True)
-    control(
-        st.toggle,
-        "Add positions to the words",
-        "model",
-        value=with_positions,
-        step=lambda choices, on: choices.put(model=model_text(name, values | {"positions": on})),
-        part="positions",
-    )
-    changed, largest = _change_by_order(context)
-    if changed <= ROUNDING * largest:
-        quiet("With the words in reverse order each word keeps its output: the model ignores the order.")
-    else:
-        quiet(
-            f"With the words in reverse order the outputs change by up to {changed:.2g}; their largest number is "
-            f"{largest:.2g}."
-        )
+    name, parameters = named_model(now()["model"])
+
+    def with_positions(choices: Choices, on: bool) -> Choices:
+        return choices.put(model=model_text(name, parameters | {"positions": on}))
+
+    options = {"value": parameters.get("positions", True), "step": with_positions}
+    control(st.toggle, "Add positions to the words", "model", part="positions", **options)
+    change_of_output, largest = _change_by_order(context)
+    text = "each word keeps its output: the model ignores the order."
+    if change_of_output > ROUNDING * largest:
+        text = f"the outputs change by up to {change_of_output:.2g}; their largest number is {largest:.2g}."
+    quiet(f"With the words in reverse order {text}")
 
 
 def _change_by_order(context: Context) -> tuple[float, float]:
     """Return the largest change of a word's output if the words are reversed, and the largest number of the outputs."""
-    sentence, before = context.record.sentences[context.sentence], context.record.output[context.sentence]
+    sentence, output = context.record.sentences[context.sentence], context.record.output[context.sentence]
     words = [i for i, token in enumerate(sentence.tokens) if not token.special]
-    swapped = dict(zip(words, reversed(words), strict=True))
-    order = [swapped.get(i, i) for i in range(len(sentence.tokens))]
+    order = [*range(len(sentence.tokens))]  # special tokens keep their positions
+    for position, word in zip(words, reversed(words), strict=True):
+        order[position] = word
     backwards = replace(sentence, tokens=tuple(sentence.tokens[i] for i in order))
-    after = context.source.run((backwards,), context.edits).output[0]
-    return float((after - before[order]).abs().max()), float(before.abs().max())
+    output_backwards = context.source.run((backwards,), context.edits).output[0]
+    return float((output_backwards - output[order]).abs().max()), float(output.abs().max())
 
 
 def _peeking(context: Context) -> None:
-    """Draw a button that trains two small models, with and without a causal mask, then their losses."""
+    """Draw a button that trains two small models, one of which sees the word that it predicts; then their losses."""
     if not session().memory.get("peeking"):
         tokens = context.tokens[0]
         rows = [[quoted_token(token.text, i), f"“{after.text}”"] for i, (token, after) in enumerate(pairwise(tokens))]
@@ -299,14 +257,12 @@ def _peeking(context: Context) -> None:
         return
     with st.spinner("Both models train …"):
         masked, unmasked = _cached_learn(Subsequent()), _cached_learn(None)
-    rows = [
-        [f"{step}", f"{loss:.2f}", f"{other:.2f}"]
-        for (step, loss), (_, other) in list(zip(masked.losses, unmasked.losses, strict=True))[::4]
-    ]
+    losses_unmasked = dict(unmasked.losses)
+    rows = [[f"{step}", f"{loss:.2f}", f"{losses_unmasked[step]:.2f}"] for step, loss in masked.losses[::4]]
     table(rows, ["training step", "loss with the mask", "loss without a mask"], numbers=(0, 1, 2))
     in_words(
-        f"When they generate, and no later words exist yet, their losses are {masked.writing:.2f} with the mask "
-        f"and {unmasked.writing:.2f} without one; guessing at random gives {peeking.GUESS:.2f}."
+        f"When they generate, and no later words exist yet, their losses are {masked.generation_loss:.2f} with the "
+        f"mask and {unmasked.generation_loss:.2f} without one; guessing at random gives {peeking.GUESS:.2f}."
     )
 
 
@@ -320,6 +276,7 @@ def _bugs(context: Context) -> None:
 
 
 def _prediction(context: Context) -> None:
+    """Draw the prediction after the selected row, by default after the last token."""
     predictions.panel(context, context.cell[0] if context.cell else context.record.read[0].length - 1)
 
 

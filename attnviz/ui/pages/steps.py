@@ -57,17 +57,19 @@ LINEAR_WHY = {
 """Purpose of a stage of linear attention, if it differs."""
 MOST_LISTED = 64
 """Maximum number of tokens to choose the row from a list; with more tokens, it is chosen by its number."""
+SCORE_STAGES = KEYS[KEYS.index("products") : KEYS.index("softmax") + 1]
+"""Stages that change the number of a single cell."""
 SIGNS = "Same signs of q and k in a dimension raise the score, opposite ones lower it; a row of q ∘ k adds up to q · k."
 INFLUENCE = "A weight is not an influence: what a key adds is its weight times its value."
 
 
-class RunInputs(NamedTuple):
-    """Object with the method `origin` of a source, cached, for `steps.chain`."""
+class CachedOrigin(NamedTuple):
+    """Stand-in for a source in `steps.chain`, which needs only its method `origin`; here its results are cached."""
 
     source: Source
 
     def origin(self, record: Record, site: Site) -> Origin | None:
-        """Return the input of an attention call; to compute it, the calls before it run again."""
+        """Return the input from which an attention call projects Q, K and V; the calls before it run again."""
         return cache.call_origin(self.source, record, site)
 
 
@@ -99,8 +101,9 @@ class HeadCall:
 
     def why(self, stage: Stage) -> str:
         """Purpose of a stage in this call."""
-        linear = self.record.step(self.context.site).linear
-        return (LINEAR_WHY.get(stage.key) if linear else None) or WHY[stage.key]
+        if self.record.step(self.context.site).linear and stage.key in LINEAR_WHY:
+            return LINEAR_WHY[stage.key]
+        return WHY[stage.key]
 
     @cached_property
     def row(self) -> Row:
@@ -131,9 +134,9 @@ class HeadCall:
         return figures.stage(*self.place, stage, tuple(matrices), **options)
 
 
-def _window(around: int, size: int) -> slice:
-    """Return a slice of at most `steps.MOST_TOKENS` positions of `size`, around a position."""
-    first = max(0, min(around - steps.MOST_TOKENS // 2, size - steps.MOST_TOKENS))
+def _window(position: int, size: int) -> slice:
+    """Return a slice of at most `steps.MOST_TOKENS` of `size` positions, with the position near its middle."""
+    first = max(0, min(position - steps.MOST_TOKENS // 2, size - steps.MOST_TOKENS))
     return slice(first, min(size, first + steps.MOST_TOKENS))
 
 
@@ -144,20 +147,21 @@ def page(source: Source, request: Request) -> None:
     with st.container(**ROW):
         call = _call(context)
         _question(call)
-    every = _stages(call)
-    chosen = _stage_index(call, every)
+    stages = _stages(call)
+    index = _stage_index(call, stages)
+    stage = stages[index]
     with st.container(horizontal=True, gap="medium"):  # on a phone the stage comes first
         left, middle, right = st.container(width=344), st.container(width=640, key="first"), st.container(width=316)
     with left:
-        rail = _rail(call, every, every[chosen])
+        rail = _rail(call, stages, stage)
     with middle:
-        _stage_buttons(every, chosen)
-        figure = _stage(call, every[chosen])
+        _stage_buttons(stages, index)
+        figure = _stage(call, stage)
     with right:
-        _result(call, every[chosen])
-        st.latex(every[chosen].equation)
-        more = call.why(every[chosen]).partition(". ")[2]
-        quiet(*filter(None, (more, every[chosen].changed)))
+        _result(call, stage)
+        st.latex(stage.equation)
+        _, _, explanation = call.why(stage).partition(". ")  # its first sentence is above the tables
+        quiet(*filter(None, (explanation, stage.changed)))
     exports = ({} if figure is None else {"This step": figure}) | {"All steps": rail} | _row(call)
     with context.export:
         export_menu.menu(context, exports, "steps")
@@ -166,7 +170,7 @@ def page(source: Source, request: Request) -> None:
 
 
 def _call(context: Context) -> HeadCall:
-    """Draw the choices of the row and of the run; returns the head and cell to show."""
+    """Draw the choices of the row and of the run, with or without the edits; return the head and the cell to show."""
     head = context.head if isinstance(context.head, int) else 0
     query, key = context.outlined or (0, 0)
     queries = context.tokens[0]
@@ -182,14 +186,12 @@ def _call(context: Context) -> HeadCall:
         rows = {i: f"Row {visible_text(token.text, 30)} ({i})" for i, token in enumerate(queries)}
         options = {"value": query, "step": with_row, "visible": False, "format_func": rows.get, "width": 190}
         control(st.selectbox, "Row", "cell", [*rows], **options)
+    record, memory = context.record, session().memory
     if context.before is not None:
-        runs = ("With the changes", "Original model")
-        memory = session().memory
-        options = {"default": memory.get("run", runs[0]), "required": True, "label_visibility": "collapsed"}
-        memory["run"] = st.segmented_control("Run", runs, key="run", **options)
-        record = context.before if memory["run"] == runs[1] else context.record
-    else:
-        record = context.record
+        default = memory.get("run", "With the changes")
+        options = {"default": default, "required": True, "label_visibility": "collapsed"}
+        memory["run"] = st.segmented_control("Run", ("With the changes", "Original model"), key="run", **options)
+        record = context.before if memory["run"] == "Original model" else context.record
     if not isinstance(context.head, int):
         quiet("This page shows one head at a time: head 0.")
     return HeadCall(context, record, head, query, key)
@@ -197,22 +199,22 @@ def _call(context: Context) -> HeadCall:
 
 def _stages(call: HeadCall) -> tuple[Stage, ...]:
     """Compute the stages, without those that have no effect in this call."""
-    context = call.context
-    inputs = RunInputs(context.source)
+    context, cached_chain = call.context, cache.cached(steps.chain)
     options = {"sentence": context.sentence} | call.windows
-    every = cache.cached(steps.chain)(call.record, inputs, context.site, call.head, **options)
-    return tuple(stage for stage in every if stage.is_used)
+    stages = cached_chain(call.record, CachedOrigin(context.source), context.site, call.head, **options)
+    return tuple(stage for stage in stages if stage.is_used)
 
 
-def _stage_index(call: HeadCall, every: tuple[Stage, ...]) -> int:
+def _stage_index(call: HeadCall, stages: tuple[Stage, ...]) -> int:
     """Return the index of the stage to show: the chosen one, else the softmax, else the first with known numbers."""
-    keys, name = [stage.key for stage in every], now()["stage"]
-    if name is not None and name not in keys:
+    keys, name = [stage.key for stage in stages], now()["stage"]
+    if name in keys:
+        return keys.index(name)
+    if name is not None:
         reason = "is not a stage" if name not in KEYS else "has no effect in this call"
         quiet(f"“{visible_text(name[:40])}” {reason}; the stages are {', '.join(keys)}.")
-    computed = [stage.key for stage in every if stage.matrices] or keys
-    first = "softmax" if "softmax" in computed else computed[0]
-    return keys.index(name if name in keys else first)
+    computed = [stage.key for stage in stages if stage.matrices] or keys
+    return keys.index("softmax" if "softmax" in computed else computed[0])
 
 
 def _question(call: HeadCall) -> None:
@@ -222,25 +224,26 @@ def _question(call: HeadCall) -> None:
         return
     query, key = call.names
     if not call.has_scores:
-        place = slice(call.query, call.query + 1), slice(call.key, call.key + 1)
+        rows, columns = slice(call.query, call.query + 1), slice(call.key, call.key + 1)
         step = call.record.step(call.context.site)
-        weight = digits(step.weights(call.head, *place, sentence=call.context.sentence)[0, 0])
+        weight = digits(step.weights(call.head, rows, columns, sentence=call.context.sentence)[0, 0])
         block(f"How {query} takes {key} with the mixing weight {weight}, step by step", "large")
         quiet(steps.LINEAR)
         return
     weight = float(call.row.weights[call.index])
-    share = f"{weight:.2g}" if 0 < weight < 0.0995 else in_cell(weight)
+    share = f"{weight:.2g}" if 0 < weight < 0.0995 else in_cell(weight)  # two digits, also where a cell shows fewer
     block(f"How {query} gives {share} of its attention to {key}, step by step", "large")
     if call.context.before is not None:
-        place = call.context.site, call.head, call.query
-        quiet(steps.compare(call.context.before, call.context.record, *place, sentence=call.context.sentence)[2])
+        before, record, row = call.context.before, call.context.record, (call.context.site, call.head, call.query)
+        _, _, sentence = steps.compare(before, record, *row, sentence=call.context.sentence)
+        quiet(sentence)
 
 
-def _rail(call: HeadCall, every: tuple[Stage, ...], current: Stage) -> Figure:
+def _rail(call: HeadCall, stages: tuple[Stage, ...], current: Stage) -> Figure:
     """Draw all stages as thumbnails; a click opens a stage."""
     options = {"selected": (call.query, call.key), "dark": call.context.dark, "sentence": call.context.sentence}
-    figure = figures.chain(*call.place, every, current=current.key, **options)
-    keys = [stage.key for stage in every]
+    figure = figures.chain(*call.place, stages, current=current.key, **options)
+    keys = [stage.key for stage in stages]
 
     def open_stage(point: dict) -> None:
         put(stage=keys[int(point["position"])])
@@ -249,21 +252,21 @@ def _rail(call: HeadCall, every: tuple[Stage, ...], current: Stage) -> Figure:
     return figure
 
 
-def _stage_buttons(every: tuple[Stage, ...], chosen: int) -> None:
+def _stage_buttons(stages: tuple[Stage, ...], index: int) -> None:
     """Draw buttons for the previous and the next stage, and a list of all stages."""
-    names = {stage.key: f"{i} · {stage.title}" for i, stage in enumerate(every, 1)}
+    names = {stage.key: f"{i} · {stage.title}" for i, stage in enumerate(stages, 1)}
     keys = [*names]
 
-    def stage_button(label: str, to: int, **options: Any) -> None:
-        action = {"on_click": change, "args": (lambda choices: choices.put(stage=keys[to]),)}
-        st.button(label, disabled=not 0 <= to < len(keys), **action, **options)
+    def stage_button(label: str, target: int, **options: Any) -> None:
+        action = {"on_click": change, "args": (lambda choices: choices.put(stage=keys[target]),)}
+        st.button(label, disabled=not 0 <= target < len(keys), **action, **options)
 
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        stage_button("Back", chosen - 1, key="stage before", icon=":material/chevron_left:")
-        options = {"value": keys[chosen], "visible": False, "format_func": names.get, "width": 190, "part": "list"}
+        stage_button("Back", index - 1, key="stage before", icon=":material/chevron_left:")
+        options = {"value": keys[index], "visible": False, "format_func": names.get, "width": 190, "part": "list"}
         control(st.selectbox, "Step", "stage", keys, **options)
-        after = f"Next: {names[keys[chosen + 1]]}" if chosen + 1 < len(keys) else "Next"
-        stage_button(after, chosen + 1, key="next stage", icon=":material/chevron_right:", icon_position="right")
+        title = f"Next: {names[keys[index + 1]]}" if index + 1 < len(keys) else "Next"
+        stage_button(title, index + 1, key="next stage", icon=":material/chevron_right:", icon_position="right")
 
 
 def _stage(call: HeadCall, stage: Stage) -> Figure | None:
@@ -287,11 +290,14 @@ def _stage(call: HeadCall, stage: Stage) -> Figure | None:
 
 def _picture(call: HeadCall, figure: Figure, key: str) -> None:
     """Draw tables; a click selects a query, a key, or both."""
-    before = call.query, call.key
+    old_query, old_key = (
+        call.query,
+        call.key,
+    )  # an open page must not hold a record, so the closure does not hold `call`
 
     def select_cell(point: dict) -> None:
-        clicked = int(point["query"]), int(point["key"])
-        put(cell=tuple(new if new >= 0 else old for new, old in zip(clicked, before, strict=True)))
+        query, key = int(point["query"]), int(point["key"])  # -1 for a table without queries or keys
+        put(cell=(query if query >= 0 else old_query, key if key >= 0 else old_key))
 
     picture(figure, key, select="cell", on_click=select_cell)
 
@@ -302,21 +308,20 @@ def _result(call: HeadCall, stage: Stage) -> None:
         return
     query, key = call.names
     if stage.key == "values" and call.has_scores:
-        part, total = (float(numbers[0]) for numbers in (call.row.weighted_values[call.index], call.row.output))
-        rest = digits(total - part)
-        in_words(
-            f"The first number of {query}:\n{digits(part)} from {key}\n+ {rest} from the others\n= {digits(total)}"
-        )
-    elif KEYS.index("products") <= KEYS.index(stage.key) <= KEYS.index("softmax") and call.has_scores:
-        lines = [line for name, line in arithmetic(call) if KEYS.index(name) <= KEYS.index(stage.key)]
+        from_key, total = float(call.row.weighted_values[call.index][0]), float(call.row.output[0])
+        sum_text = f"{digits(from_key)} from {key}\n+ {digits(total - from_key)} from the others\n= {digits(total)}"
+        in_words(f"The first number of {query}:\n{sum_text}")
+    elif stage.key in SCORE_STAGES and call.has_scores:
+        stages_so_far = SCORE_STAGES[: SCORE_STAGES.index(stage.key) + 1]
+        lines = [line for stage_key, line in arithmetic(call) if stage_key in stages_so_far]
         in_words("\n".join([f"{query} and {key}:", *lines]))
     else:
-        has_query = (table for table in stage.matrices if table.axes[0] == "query" and call.query in table.rows)
-        matrix = next(has_query, None)
-        if matrix is not None:
-            vector = matrix.values[call.query - matrix.rows.start]
-            first = ", ".join(map(digits, vector[:3].tolist()))
-            in_words(f"{query} is {matrix.shape[1]} numbers here: {first}, …")
+        for matrix in stage.matrices:
+            if matrix.axes[0] == "query" and call.query in matrix.rows:
+                vector = matrix.values[call.query - matrix.rows.start]
+                first = ", ".join(map(digits, vector[:3].tolist()))
+                in_words(f"{query} is {matrix.shape[1]} numbers here: {first}, …")
+                break
 
 
 def arithmetic(call: HeadCall) -> list[tuple[str, str]]:
@@ -324,21 +329,24 @@ def arithmetic(call: HeadCall) -> list[tuple[str, str]]:
 
     A stage before the softmax that does not change the number has no line.
     """
-    row, i, scoring = call.row, call.index, call.record.step(call.context.site).scoring
-    terms, added = row.products[i].tolist(), float(row.biased[i] - row.capped[i])
-    signed = [f"{'−' if term < 0 else '+'} {digits(abs(term))}" for term in terms[1:3]]
-    more = [*signed, *(["+ …"] if len(terms) > 3 else [])]
-    lines = [("products", f"q · k = {' '.join([digits(terms[0]), *more])} = {digits(row.sums[i])}")]
-    numbers = row.sums
-    for name, does, after in (
-        ("scale", steps.scale_text(call.record.step(call.context.site)), row.scaled),
-        ("softcap", f"softcap {scoring.softcap or 0:g}", row.capped),
-        ("bias", f"{'−' if added < 0 else '+'} bias {digits(abs(added))}", row.biased),
-        ("temperature", f"÷ {scoring.temperature:g} (temperature)", row.scores),
-    ):
-        if digits(numbers[i]) != digits(after[i]):
-            lines.append((name, f"{does} → {digits(after[i])}"))
-        numbers = after
+    step = call.record.step(call.context.site)
+    row, i, scoring = call.row, call.index, step.scoring
+    products, bias = row.products[i].tolist(), float(row.biased[i] - row.capped[i])
+    terms = [digits(products[0])]
+    terms += [f"{'−' if product < 0 else '+'} {digits(abs(product))}" for product in products[1:3]]
+    terms += ["+ …"] if len(products) > 3 else []
+    lines = [("products", f"q · k = {' '.join(terms)} = {digits(row.sums[i])}")]
+    operations = {
+        "scale": (steps.scale_text(step), row.scaled[i]),
+        "softcap": (f"softcap {scoring.softcap or 0:g}", row.capped[i]),
+        "bias": (f"{'−' if bias < 0 else '+'} bias {digits(abs(bias))}", row.biased[i]),
+        "temperature": (f"÷ {scoring.temperature:g} (temperature)", row.scores[i]),
+    }
+    number = row.sums[i]
+    for key, (operation, result) in operations.items():
+        if digits(number) != digits(result):
+            lines.append((key, f"{operation} → {digits(result)}"))
+        number = result
     if row.rules[i]:
         lines.append(("mask", f"{row.rules[i]} blocks it → −∞"))
     weight = digits(row.weights[i])
@@ -360,29 +368,28 @@ def _row(call: HeadCall) -> dict[str, Figure]:
     table |= {matrix.name: [digits(number) for number in matrix.values[:, 0].tolist()] for matrix in stage.matrices}
     if any(row.rules):
         table["blocked by"] = row.rules
-    original = context.before
-    is_changed = original is not None and call.record is not original
-    if is_changed and original.tokens(context.site, sentence=context.sentence) == context.tokens:  # the same words
-        before = steps.row(original, *call.place[1:], call.query, sentence=context.sentence, keys=call.windows["keys"])
+    original = context.original
+    has_same_tokens = original.tokens(context.site, sentence=context.sentence) == context.tokens
+    if call.record is not original and has_same_tokens:
+        options = {"sentence": context.sentence, "keys": call.windows["keys"]}
+        before = steps.row(original, context.site, call.head, call.query, **options)
         table["weight before"] = [digits(weight) for weight in before.weights.tolist()]
     st.subheader(literal(f"How {call.names[0]} shares its attention"), anchor=False)
     st.dataframe(pd.DataFrame(table), hide_index=True, key="row", width="content")
-    notes = [
-        stage.changed,
-        "Weight = exp / sum of exp; the largest score is subtracted first, so that no exp overflows.",
-    ]
+    how = "Weight = exp / sum of exp; the largest score is subtracted first, so that no exp overflows."
+    notes = [stage.changed, how]
     if len(row.keys) < len(keys):
         notes.append(f"Keys {row.keys.start} to {row.keys.stop - 1} of {len(keys):,}; the sums are over all keys.")
     quiet(*notes, row.digits)
     exports = {"This row": call.figure(stage, stage.matrices)}
-    for title, about, part in (
+    for title, about, stage in (
         ("q · k, element by element", SIGNS, steps.products_stage(row, len(keys))),
         ("Weighted values", INFLUENCE, steps.values_stage(row, len(keys))),
     ):
-        fold = st.expander(title, on_change="rerun", key=f"fold {part.key}")
+        fold = st.expander(title, on_change="rerun", key=f"fold {stage.key}")
         if fold.open:
             with fold:
                 quiet(about)
-                exports[title] = call.figure(part, part.matrices)
-                _picture(call, exports[title], part.key)
+                exports[title] = call.figure(stage, stage.matrices)
+                _picture(call, exports[title], stage.key)
     return exports

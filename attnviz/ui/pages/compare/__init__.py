@@ -54,22 +54,23 @@ class ComparedSide(Context):
     """One side of the comparison, A or B.
 
     Attributes:
-        asked_at: position whose prediction is compared; None for the default position of the context.
-        reads: tokens that the decoder reads instead of its own output; empty for its own output.
+        compared_position: position whose prediction is compared; None for the default position of the context.
+        decoder_input: tokens that the decoder reads instead of its own output; empty for its own output.
         run_before: run of this side without patched activations; None if nothing is patched.
     """
 
-    asked_at: int | None = None
-    reads: tuple[Sentence, ...] = ()
+    compared_position: int | None = None
+    decoder_input: tuple[Sentence, ...] = ()
     run_before: Record | None = None
 
     @property
     def run(self) -> Record:
         """The cached run whose maps are compared."""
-        if not self.reads:
+        if not self.decoder_input:
             return self.record
-        lines, cost = self.record.sentences, budget.cost(self.source, self.record.sentences, self.edits)
-        return cache.worked(_run, self.source, lines, self.edits, self.reads, cost=cost, runs_model=self.source)
+        source, texts, edits = self.source, self.record.sentences, self.edits
+        cost = budget.cost(source, texts, edits)
+        return cache.result_of(_run, source, texts, edits, self.decoder_input, cost=cost, runs_model=source)
 
     @property
     def before(self) -> Record | None:
@@ -80,63 +81,58 @@ class ComparedSide(Context):
     def position(self) -> int | None:
         """The position whose prediction is compared."""
         position = super().position
-        if position is None or self.asked_at is None or analysis.fills_in(self.record):
+        if position is None or self.compared_position is None or analysis.fills_in(self.record):
             return position
-        return min(self.asked_at, self.record.read[self.sentence].length - 1)
+        return min(self.compared_position, self.record.read[self.sentence].length - 1)
 
 
 def page(source: Source, request: Request) -> None:
     """Draw the page."""
     context = toolbar(source, request)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="b"):
-        kind, other = _choose_b(context)
+        kind, choices_of_b = _choose_b(context)
         b = None
         try:
-            b = _side(context, kind, other)
+            b = _side(context, kind, choices_of_b)
         except AttnvizError as error:
             note(str(error))
-    every: dict[str, Figure] = {}
+    compared: dict[str, Figure] = {}
     if b is not None:
         with runs.part():
-            every = _comparison(context, b)
+            compared = _comparison(context, b)
         if patching.is_possible(context, b):
             patching.panel(context, b)
-    if every or b is None:
+    if compared or b is None:
         with runs.part():
             _different_heads(context)
-    if every:
+    if compared:
         with context.export:
-            export_menu.menu(context, every, "compare")
+            export_menu.menu(context, compared, "compare")
 
 
 def _choose_b(context: Context) -> tuple[str, Choices]:
-    """Draw the choice of what differs between A and B; return its name and B's choices."""
-    kinds = _kinds(context)
-    b = now()["b"]
-    kind = None
-    if b is not None:  # the default model is not written in a link
-        default = "original" if "original" in kinds else "model"
-        kind = b["part"] or next((name for name in KINDS if name in b.chosen), default)
+    """Draw the choice of what differs between A and B, one of `KINDS`; return its name and B's choices."""
+    kinds, b = _kinds(context), now()["b"]
+    kind = None if b is None else _kind_of(b, kinds)
     if kind is not None and kind not in kinds:
         reason = "nothing is changed" if kind == "original" else f"{context.source.name} has no other"
         note(f"B cannot be {KINDS.get(kind, quoted(kind))}: {reason}. B is {KINDS[_default_kind(context)]}.", "notice")
-        kind, b = None, None
-    if kind is None:
+    if kind not in kinds:
         kind = _default_kind(context)
         b = _first_b(context, kind)
-    kind = control(
-        st.selectbox,
-        "Compare with",
-        "b",
-        kinds,
-        value=kind,
-        step=lambda choices, kind: choices.put(b=_first_b(context, kind)),
-        part="kind",
-        visible=False,
-        format_func=lambda kind: f"B: {KINDS[kind]}",
-        width=250,
-    )
-    return kind, b
+
+    def with_kind(choices: Choices, kind: str) -> Choices:
+        return choices.put(b=_first_b(context, kind))
+
+    options = {"value": kind, "step": with_kind, "format_func": lambda kind: f"B: {KINDS[kind]}", "width": 250}
+    return control(st.selectbox, "Compare with", "b", kinds, part="kind", visible=False, **options), b
+
+
+def _kind_of(b: Choices, kinds: list[str]) -> str:
+    """Return the kind of difference that B's choices name, or that they contain, such as a text."""
+    contained = [name for name in KINDS if name in b.chosen]
+    default = "original" if "original" in kinds else "model"  # a link does not contain the default model
+    return b["part"] or (contained[0] if contained else default)
 
 
 def _kinds(context: Context) -> list[str]:
@@ -162,17 +158,17 @@ def _default_kind(context: Context) -> str:
 
 def _first_b(context: Context, kind: str) -> Choices:
     """Return B's first choices for a kind of difference; a text is A's, on a first visit with one word replaced."""
-    steps = context.source.steps
-    values = {
-        "text": lambda: {
-            "text": _swapped_text(context) if now()["b"] is None and kind == _default_kind(context) else _text(context)
-        },
-        "head": lambda: dict(zip(("layer", "head"), _next_head(context), strict=True)),
-        "model": lambda: {"model": _other_models(context)[0]},
-        "step": lambda: {"step": steps[-1] if context.source.step == steps[0] else steps[0]},
-        "original": dict,
-    }
-    return Choices({"part": kind, **values[kind]()})
+    values, steps = {}, context.source.steps
+    if kind == "text":
+        is_first_visit = now()["b"] is None and kind == _default_kind(context)
+        values["text"] = _swapped_text(context) if is_first_visit else _text(context)
+    elif kind == "head":
+        values["layer"], values["head"] = _next_head(context)
+    elif kind == "model":
+        values["model"] = _other_models(context)[0]
+    elif kind == "step":
+        values["step"] = steps[-1] if context.source.step == steps[0] else steps[0]
+    return Choices({"part": kind, **values})
 
 
 def _text(context: Context) -> str:
@@ -191,10 +187,10 @@ def _swapped_text(context: Context) -> str:
 
 def _next_head(context: Context) -> tuple[Site, int]:
     """Return the next head of the layer or, in a model with one head per layer, the head of another layer."""
-    heads = context.source.num_heads
-    if heads > 1 or len(context.source.sites) < 2:
-        return context.site, (context.head + 1) % heads if isinstance(context.head, int) else 0
-    return next(site for site in context.source.sites if site != context.site), 0
+    num_heads, other_sites = context.source.num_heads, [site for site in context.source.sites if site != context.site]
+    if num_heads == 1 and other_sites:
+        return other_sites[0], 0
+    return context.site, (context.head + 1) % num_heads if isinstance(context.head, int) else 0
 
 
 def _other_models(context: Context) -> list[str]:
@@ -205,8 +201,8 @@ def _other_models(context: Context) -> list[str]:
 
 
 def _b_control(widget: Callable, label: str, name: str, *args, value: object, step: Callable | None = None, **options):
-    """Draw the control for a setting in which B differs from A; `step` maps the reported value to choices of B."""
-    kind = {"layer": "head"}.get(name, name)
+    """Draw the control for a setting in which B differs from A; `step` maps the user's value to settings of B."""
+    kind = "head" if name == "layer" else name
 
     def report(choices: Choices, reported: object) -> Choices:
         values = step(reported) if step else {name: reported}
@@ -225,8 +221,8 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
     side = ComparedSide(**fields)
     if kind == "text":
         typed = b["text"] or ""
-        several = {"widget": st.text_area, "height": "content"} if "\n" in typed else {"widget": st.text_input}
-        _b_control(label="Text of B", name="text", value=typed, max_chars=LONGEST, **several)
+        widget, options = (st.text_area, {"height": "content"}) if "\n" in typed else (st.text_input, {})
+        _b_control(widget, "Text of B", "text", value=typed, max_chars=LONGEST, **options)
         if not typed.strip():
             raise InputError("B has no text yet: type one.")
         texts = cache.texts(typed, by_line=False)
@@ -234,21 +230,19 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
         return replace(side, request=request, sentence=0)
     if kind == "head":
         heads = [(site, head) for site in context.source.sites for head in range(context.source.num_heads)]
-        chosen = (b["layer"] or context.site, b["head"] if b["head"] is not None else 0)
+        chosen = b["layer"] or context.site, b["head"] or 0
         if chosen not in heads:
             note(f"There is no head {head_text(chosen)}: B is {head_text(heads[0])}.", "notice")
             chosen = heads[0]
-        names = {head_text(head): head for head in heads}
-        _b_control(
-            st.selectbox,
-            "Head of B",
-            "layer",
-            [*names],
-            value=head_text(chosen),
-            step=lambda name: dict(zip(("layer", "head"), names[name], strict=True)),
-            format_func=lambda name: names[name][0].brief(names[name][1]),
-            width=190,
-        )
+        by_text = {head_text(head): head for head in heads}
+        titles = {head_text((site, head)): site.brief(head) for site, head in heads}
+
+        def with_head(text: str) -> dict[str, object]:
+            layer, head = by_text[text]
+            return {"layer": layer, "head": head}
+
+        options = {"value": head_text(chosen), "step": with_head, "format_func": titles.get, "width": 190}
+        _b_control(st.selectbox, "Head of B", "layer", [*by_text], **options)
         return replace(side, site=chosen[0], head=chosen[1])
     if kind == "step":
         steps = context.source.steps
@@ -256,11 +250,11 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
         if b["step"] not in steps:
             note(f"Step {b['step']} is not available. The steps are {', '.join(map(str, steps))}.", "notice")
         _b_control(st.selectbox, "Training step of B", "step", steps, value=step, format_func="{:,}".format, width=160)
-        b, targets = replace(side, source=cache.source(context.source.id, step)), context.record.targets
-        if targets and b.record.targets != targets:
+        side, targets = replace(side, source=cache.source(context.source.id, step)), context.record.targets
+        if targets and side.record.targets != targets:
             quiet("B's decoder reads the words that A wrote, so that the rows of both maps are the same words.")
-            return replace(b, reads=targets)
-        return b
+            return replace(side, decoder_input=targets)
+        return side
     if kind == "model":
         return _other_model(context, side, b["model"])
     return replace(side, request=context.request.unchanged)
@@ -269,19 +263,11 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
 def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSide | None:
     """Make B with another model, at A's layer and head if possible, else a similar one; None while the model loads."""
     names = [*dict.fromkeys([name, *_other_models(context)])]
-    _b_control(
-        st.selectbox,
-        "Model of B",
-        "model",
-        names,
-        value=name,
-        step=lambda name: {"model": name or NAMES["model"].default},
-        accept_new_options=True,
-        format_func=inputs.model_title,
-        help="A model from the list, or the name or folder of any other: gpt2, org/name, org/name@revision.",
-        width=260,
-    )
-    if (source := inputs.opened(name)) is None:
+    about = "A model from the list, or the name or folder of any other: gpt2, org/name, org/name@revision."
+    step = {"value": name, "step": lambda name: {"model": name or NAMES["model"].default}}
+    options = {"accept_new_options": True, "format_func": inputs.model_title, "help": about, "width": 260}
+    _b_control(st.selectbox, "Model of B", "model", names, **step, **options)
+    if (source := inputs.open_model(name)) is None:
         return None
     if (source.reads in TEXTLESS) != (context.source.reads in TEXTLESS):
         reads = source.reads if source.reads in TEXTLESS else context.source.reads
@@ -291,8 +277,9 @@ def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSid
     request = Request(texts, pictures=context.request.pictures[:1], edits=edits)
     record = cache.record(source, request)
     same_texts = [site for site in record.sites if in_decoder(record, site) == in_decoder(context.record, context.site)]
-    sites = [site for site in same_texts if site.kind == context.site.kind] or same_texts or list(record.sites)
-    site = context.site if context.site in sites else sites[-1]
+    same_kind = [site for site in same_texts if site.kind == context.site.kind]
+    comparable_sites = same_kind or same_texts or [*record.sites]  # the first list that is not empty
+    site = context.site if context.site in comparable_sites else comparable_sites[-1]
     head = context.head if isinstance(context.head, str) else min(context.head, source.num_heads - 1)
     if (site, head) != (context.site, context.head):
         quiet(f"{source.name} has other layers or heads: B is {site.head(head)}.")
@@ -310,7 +297,7 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
         pair = beside(*sides, _cached_comparison)
         cost = _cost(pair)
         if cost is not None:
-            cache.worked(compare_in_tiles, *pair.measure_arguments(), cost=cost)
+            cache.result_of(compare_in_tiles, *pair.measure_arguments(), cost=cost)
     except InputError as error:
         _predictions(context, b, None)
         note(f"{error} They are shown side by side.", "notice")
@@ -326,17 +313,17 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
 
     def select_cell(point: dict) -> None:  # an open page must not hold a record, so this closure does not
         row, column = int(point["query"]), int(point["key"])
-        if tile > 1:
+        if tile > 1:  # the clicked square shows many cells: select the one with the largest difference
             row, column = beside(*_sides(context, b), _cached_comparison).largest_in(row // tile, column // tile, tile)
-        chosen = (rows[row][0], columns[column][0])
-        if None not in chosen:
-            put(cell=None if now()["cell"] == chosen else chosen)
+        cell_of_a = (rows[row][0], columns[column][0])
+        if None not in cell_of_a:
+            put(cell=None if now()["cell"] == cell_of_a else cell_of_a)
 
     picture(figure, "difference", select="cell", on_click=select_cell, on_escape=lambda: put(cell=None))
-    target = cell or pair.most_changed_cell
-    if target is not None:
-        most = "" if cell else "Largest difference: "
-        in_words(f"{most}{sentences.compared_cell(pair, *target)}")
+    if cell is not None:
+        in_words(sentences.compared_cell(pair, *cell))
+    elif pair.most_changed_cell is not None:
+        in_words(f"Largest difference: {sentences.compared_cell(pair, *pair.most_changed_cell)}")
     if pair.most_changed_cell is not None:
         quiet(sentences.compared(pair, with_cell=cell is not None))
     numbers(figure, "difference")
@@ -345,8 +332,8 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
 
 def _sides(context: Context, b: ComparedSide) -> list[Side]:
     """Return the two maps to compare."""
-    records = ((context, context.record), (b, b.run))
-    return [Side(record, side.site, side.head, side.sentence) for side, record in records]
+    side_of_a = Side(context.record, context.site, context.head, context.sentence)
+    return [side_of_a, Side(b.run, b.site, b.head, b.sentence)]
 
 
 _cached_comparison = cache.cached(compare_in_tiles)
@@ -361,8 +348,10 @@ def _grid_cell(pair: AlignedPair, cell: tuple[int, int] | None) -> tuple[int, in
     """Convert a cell of A to its row and column in the common grid; None if the grid does not have it."""
     if cell is None:
         return None
-    rows, columns = ([in_a for in_a, _ in pairs] for pairs in (pair.rows, pair.columns))
-    return (rows.index(cell[0]), columns.index(cell[1])) if cell[0] in rows and cell[1] in columns else None
+    rows = {in_a: row for row, (in_a, _) in enumerate(pair.rows)}
+    columns = {in_a: column for column, (in_a, _) in enumerate(pair.columns)}
+    query, key = cell
+    return (rows[query], columns[key]) if query in rows and key in columns else None
 
 
 def _side_by_side(context: Context, *sides: Side) -> dict[str, Figure]:
@@ -381,25 +370,24 @@ def _side_by_side(context: Context, *sides: Side) -> dict[str, Figure]:
 def _predictions(context: Context, b: ComparedSide, pair: AlignedPair | None) -> None:
     """Draw the predictions of A and B at the same token."""
     fields = {entry.name: getattr(context, entry.name) for entry in dataclass_fields(Context) if entry.init}
-    without_taken = replace(context.edits, taken=())
-    request = replace(context.request, edits=without_taken)
-    run_before = cache.record(context.source, request) if context.edits.taken else None
-    a = ComparedSide(**fields, asked_at=context.position, run_before=run_before)
+    unpatched = replace(context.request, edits=replace(context.edits, taken=()))
+    run_before = cache.record(context.source, unpatched) if context.edits.taken else None
+    a = ComparedSide(**fields, compared_position=context.position, run_before=run_before)
     if a.record is b.record:
         if text := predictions.sentence(a):
             block(f"A and B are the same run. {text}", "says", role="status")
         return
-    vectors = [side.record.vectors for side in (a, b)]
-    if None not in vectors and vectors[0].shape[-1] == vectors[1].shape[-1]:
-        both = [vector[side.sentence].double() for vector, side in zip(vectors, (a, b), strict=True)]
-        distance = max(0.0, float(1 - torch.cosine_similarity(*both, dim=0)))
+    vectors_a, vectors_b = a.record.vectors, b.record.vectors
+    if vectors_a is not None and vectors_b is not None and vectors_a.shape[-1] == vectors_b.shape[-1]:
+        cosine = torch.cosine_similarity(vectors_a[a.sentence].double(), vectors_b[b.sentence].double(), dim=0)
+        distance = max(0.0, 1 - float(cosine))
         block(f"Distance of the vectors of A and B: {distance:.3f} (1 − cosine).", "says", role="status")
         return
-    position = a.asked_at
+    position = a.compared_position
     if pair is not None and position is not None and a.record.read[a.sentence].tokens == pair.a.tokens[0]:
-        position = next((in_b for in_a, in_b in pair.rows if in_a == position), None)
+        position = dict(pair.rows).get(position)  # a row of the common grid is (position in A, position in B)
     with st.container(horizontal=True, gap="large", key="predictions"):
-        for name, side in (("A", a), ("B", replace(b, asked_at=position))):
+        for name, side in (("A", a), ("B", replace(b, compared_position=position))):
             if text := predictions.sentence(side):
                 with st.container(width="content"):
                     block(f"{name}: {text}", "says", role="status")
@@ -412,7 +400,7 @@ def _explain_no_change(context: Context, b: ComparedSide, pair: AlignedPair) -> 
         return
     cost = estimate.of_all_maps(context.record)
     records = context.before, context.record
-    changed_head = cache.worked(first_changed, *records, sentence=context.sentence, least=SAME, cost=cost)
+    changed_head = cache.result_of(first_changed, *records, sentence=context.sentence, least=SAME, cost=cost)
     why = f"The edits do not change the weights of {context.site}."
     if context.edits.off(context.site):
         why = "Switching a head off does not change its weights; only its output is set to zero."
@@ -421,13 +409,8 @@ def _explain_no_change(context: Context, b: ComparedSide, pair: AlignedPair) -> 
         return
     site, head = changed_head
     quiet(f"{why} The first weights that change are those of {site}.")
-    st.button(
-        f"Compare {site.head(head)}",
-        key="see moved",
-        icon=":material/arrow_forward:",
-        on_click=put,
-        kwargs={"layer": site, "head": head},
-    )
+    action = {"on_click": put, "kwargs": {"layer": site, "head": head}}
+    st.button(f"Compare {site.head(head)}", key="see moved", icon=":material/arrow_forward:", **action)
 
 
 def _different_heads(context: Context) -> None:
@@ -435,18 +418,14 @@ def _different_heads(context: Context) -> None:
     if not isinstance(context.head, int):
         return
     cost = estimate.of_all_maps(context.record)
-    heads = cache.worked(farthest, context.record, context.site, context.head, sentence=context.sentence, cost=cost)
+    heads = cache.result_of(farthest, context.record, context.site, context.head, sentence=context.sentence, cost=cost)
     if not heads:
         return
     heading(f"Heads that differ most from {context.site.head(context.head)}")
     with st.container(horizontal=True, gap="small", key="different heads"):
         for i, (site, head, divergence) in enumerate(heads):
-            st.button(
-                f"{site.head(head).capitalize()}: {divergence:.2f}",
-                key=f"different head {i}",
-                on_click=put,
-                kwargs={"b": Choices({"part": "head", "layer": site, "head": head})},
-            )
+            action = {"on_click": put, "kwargs": {"b": Choices({"part": "head", "layer": site, "head": head})}}
+            st.button(f"{site.head(head).capitalize()}: {divergence:.2f}", key=f"different head {i}", **action)
     quiet(
         "Mean Jensen-Shannon divergence of the rows on this text, from 0 (same weights) to 0.69 (no key in common). "
         "Click a head to compare it."

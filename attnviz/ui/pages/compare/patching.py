@@ -42,18 +42,13 @@ def panel(context: Context, b: Context) -> None:
             part = st.selectbox("Part", [*TAKEN], format_func=TAKEN.get, key="take part", width=190)
         head = context.head if scope == "head" and isinstance(context.head, int) else None
         try:
-            take = Take(b.request.texts[0], part, context.site, head, *_positions(context, b, part))
+            patch = Take(b.request.texts[0], part, context.site, head, *_positions(context, b, part))
         except AttnvizError as error:
             quiet(str(error))
         else:
-            st.button(
-                "Take",
-                key="take from b",
-                icon=":material/move_down:",
-                disabled=take in context.edits.taken,
-                on_click=put,
-                kwargs={"take": (*now()["take"], take)},
-            )
+            action = {"on_click": put, "kwargs": {"take": (*now()["take"], patch)}}
+            is_patched = patch in context.edits.taken
+            st.button("Take", key="take from b", icon=":material/move_down:", disabled=is_patched, **action)
     quiet("A then runs with this part taken from B's run; the prediction of A above shows the effect.")
     if context.record.prediction is not None:
         with st.expander("How much of the way from A to B each head carries", on_change="rerun", key="carried") as fold:
@@ -63,7 +58,7 @@ def panel(context: Context, b: Context) -> None:
 
 
 def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
-    """Draw the choice of positions; return one position for both texts, one of A and one of B, or () for all.
+    """Draw the choice of positions; return (position,) for both texts, (position in A, position in B), or () for all.
 
     Raises:
         InputError: if `part` is "pattern" and the texts have different lengths.
@@ -76,17 +71,19 @@ def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
     elif part == "pattern":
         count = f"A has {counted(len(a_tokens), 'token')}, B {len(b_tokens)}"
         raise InputError(f"{count}, but for a pattern both need the same number: take the output or the values.")
-    names = [[f"{visible_text(token.text)} ({i})" for i, token in enumerate(tokens)] for tokens in (a_tokens, b_tokens)]
-    first = min(context.cell[0], len(a_tokens) - 1) if context.cell else len(a_tokens) - 1
-    in_a = st.selectbox(
-        "In A", range(len(a_tokens)), first, names[0].__getitem__, key=f"take to {len(a_tokens)} {first}", width=150
-    )
+    default = min(context.cell[0], len(a_tokens) - 1) if context.cell else len(a_tokens) - 1
+    in_a = _position("In A", a_tokens, default, "take to")
     if part == "pattern":
         return (in_a,)
-    first = min(in_a, len(b_tokens) - 1)
-    key = f"take of {len(b_tokens)} {first}"
-    in_b = st.selectbox("From B", range(len(b_tokens)), first, names[1].__getitem__, key=key, width=150)
+    in_b = _position("From B", b_tokens, min(in_a, len(b_tokens) - 1), "take of")
     return (in_a,) if in_b == in_a else (in_a, in_b)
+
+
+def _position(label: str, tokens: tuple[Token, ...], default: int, key: str) -> int:
+    """Draw the choice of a position; another default or number of tokens draws it anew, with the default chosen."""
+    names = {i: f"{visible_text(token.text)} ({i})" for i, token in enumerate(tokens)}
+    key = f"{key} {len(tokens)} {default}"
+    return st.selectbox(label, range(len(tokens)), default, names.get, key=key, width=150)
 
 
 def _tokens(side: Context, site: Site, part: str) -> tuple[Token, ...]:
@@ -97,23 +94,23 @@ def _tokens(side: Context, site: Site, part: str) -> tuple[Token, ...]:
 
 
 def _effect_map(context: Context, text: str) -> None:
-    """Draw the share of the logit difference between A and B that each head, taken from B, carries."""
-    part = st.segmented_control(
-        "Part", [*TAKEN], default="output", format_func=TAKEN.get, required=True, key="carried part"
-    )
-    record = context.record
+    """Draw a map of each head's share of the logit difference between A and B, if that head is taken from B's text."""
+    options = {"default": "output", "format_func": TAKEN.get, "required": True}
+    part = st.segmented_control("Part", [*TAKEN], key="carried part", **options)
+    record, source = context.record, context.source
+    unpatched = replace(context.request, edits=replace(context.edits, taken=()))
     count = sum(step.num_heads for step in record.steps)
     position = record.read[context.sentence].length - 1 if context.position is None else context.position
-    source, request = run = context.source, replace(context.request, edits=replace(context.edits, taken=()))
-    sentences = cache.sentences(*run)
-    cost = budget.of_runs(count + 2, source, sentences, request.edits)
-    if not runs.is_requested("each from b", (*run, text, part, position), cost, "Take each head from B in turn"):
+    sentences = cache.sentences(source, unpatched)
+    cost = budget.of_runs(count + 2, source, sentences, unpatched.edits)  # A, B, and one run for each head
+    work = source, unpatched, text, part, position
+    if not runs.is_requested("each from b", work, cost, "Take each head from B in turn"):
         return
-    options = {"position": position, "targets": cache.targets(*run), "unit": "heads", "count": count}
-    study = measure_carried, source, sentences, text, request.edits, part
-    carried = cache.worked(*study, cost=cost, runs_model=source, **options)
-    focused = (context.site, context.head)
-    figure = figures.carried(cache.record(*run), carried, focused=focused, dark=context.dark)
+    arguments = source, sentences, text, unpatched.edits, part
+    options = {"position": position, "targets": cache.targets(source, unpatched), "unit": "heads", "count": count}
+    carried = cache.result_of(measure_carried, *arguments, cost=cost, runs_model=source, **options)
+    style = {"focused": (context.site, context.head), "dark": context.dark}
+    figure = figures.carried(cache.record(source, unpatched), carried, **style)
     in_words(carried.in_words())
 
     def choose_head(point: dict) -> None:

@@ -19,10 +19,10 @@ from attnviz.mask_formats import mask_format
 from attnviz.sources.base import Source
 from attnviz.sources.wrapped import Wrapped
 from attnviz.ui import export_menu
-from attnviz.ui.edits import EMPTY
+from attnviz.ui.edits import EMPTY_ROW_TITLES
 from attnviz.ui.pages.masks import check, rules
 from attnviz.ui.picture import numbers, picture
-from attnviz.ui.request import allowed, control, now, put, session
+from attnviz.ui.request import control, now, put, session, valid_choice
 from attnviz.ui.text import in_words, note, quiet
 from attnviz.ui.toolbar import ROW, Context, drop_outside, select, toolbar
 
@@ -42,9 +42,10 @@ MOST_COMPARED = 1024
 
 def page(source: Source, request: Request) -> None:
     """Draw the page; for the user's own model it opens on “Check this model”."""
-    context, first = toolbar(source, request), "model" if isinstance(source, Wrapped) else "compose"
-    lab = allowed("lab", (*PARTS, *check.ARRAYS), first)
-    part, paint = lab.partition(" ")[0], False
+    context = toolbar(source, request)
+    default = "model" if isinstance(source, Wrapped) else "compose"
+    lab = valid_choice("lab", (*PARTS, *check.ARRAYS), default)
+    part, _, _ = lab.partition(" ")  # "check mask" is in the part "check"
     options = {"value": part, "visible": False, "format_func": PARTS.get, "required": True}
     with st.container(**ROW):
         control(st.segmented_control, "Part of the page", "lab", [*PARTS], **options)
@@ -64,11 +65,11 @@ def _compose(context: Context, paint: bool) -> None:
     with st.container(horizontal=True, gap="medium"):  # on a phone the mask comes first
         left, middle, right = st.container(width=370), st.container(width=440, key="first"), st.container(width=500)
     with left:
-        place = st.container()
+        above_rules = st.container()
         rules.draw(context)
         _bias(context)
     mask, built_in = rules.acting_mask(context), rules.built_in(context)
-    with place:
+    with above_rules:
         if context.source.read_only:
             quiet("This model cannot be changed: rules change the mask that is drawn, not the weights.")
         elif built_in is not None:
@@ -82,8 +83,9 @@ def _compose(context: Context, paint: bool) -> None:
         options = context.options | {"selected": context.outlined, "explained": True, "side": SIDE}
         head = figures.head(context.record, context.site, context.head, **options)
         picture(head, "weights", select="cell", on_click=select, on_escape=lambda: put(cell=None))
-        place = context.record, context.site, context.head, *context.outlined, context.sentence
-        in_words(sentences.cell(*place, view=context.view))
+        query, key = context.outlined
+        options = {"sentence": context.sentence, "view": context.view}
+        in_words(sentences.cell(context.record, context.site, context.head, query, key, **options))
     with context.export:
         export_menu.menu(context, {"Mask": grid, "Weights": head}, "masks")
     _code(context, mask)
@@ -92,13 +94,16 @@ def _compose(context: Context, paint: bool) -> None:
 
 def _bias(context: Context) -> None:
     """Draw the choice of biases on the scores and of a softcap, which block no keys."""
-    active = [name for name, bias in BIASES.items() if any(isinstance(part, type(bias)) for part in now()["bias"])]
+    current = {type(bias) for bias in now()["bias"]}
+    active = [name for name, bias in BIASES.items() if type(bias) in current]
     active += ["Softcap"] if now()["softcap"] is not None else []
 
     def with_biases(choices: Choices, names: list[str]) -> Choices:
-        old = {type(part): part for part in choices["bias"]}
-        parts = tuple(old.get(type(bias), bias) for name, bias in BIASES.items() if name in names)
-        return choices.put(bias=parts, softcap=(choices["softcap"] or SOFTCAP) if "Softcap" in names else None)
+        """Use the biases with these names; one that acts already keeps its parameters, which a link may have set."""
+        old = {type(bias): bias for bias in choices["bias"]}
+        biases = tuple(old.get(type(bias), bias) for name, bias in BIASES.items() if name in names)
+        softcap = (choices["softcap"] or SOFTCAP) if "Softcap" in names else None
+        return choices.put(bias=biases, softcap=softcap)
 
     about = "ALiBi lowers the scores of distant keys; a relative bias adds a random number for each distance; a "
     about += "softcap bends scores so that they stay below a bound. None of them blocks a key."
@@ -107,27 +112,27 @@ def _bias(context: Context) -> None:
 
 
 def _note_without_effect(context: Context, mask: Mask, built_in: Mask) -> None:
-    """Show a message if the rules have no effect on this map."""
-    size = tuple(map(len, context.tokens))
+    """Show a message if the rules have no effect on this map: they are not used here, or block nothing more."""
+    queries, keys = map(len, context.tokens)
     if not any(entry.on for entry in rules.stack().entries) or context.source.read_only:
         return
     if context.site.kind == "cross" and not context.edits.mask_cross:
         note("The rules do not act on cross-attention; the menu Mask has a switch for that.", "notice")
-    elif context.edits.own_mask and max(size) <= MOST_COMPARED:
-        before, after = (part.grid(*size, sentence=context.sentence) for part in (built_in, mask))
-        if torch.equal(before, after):
+    elif context.edits.own_mask and max(queries, keys) <= MOST_COMPARED:
+        before = built_in.grid(queries, keys, sentence=context.sentence)
+        if torch.equal(before, mask.grid(queries, keys, sentence=context.sentence)):
             blocks = "block no cell" if isinstance(built_in, Full) else "block only cells that the built-in mask blocks"
             note(f"These rules {blocks} here.", "notice")
 
 
 def _empty_rows(context: Context, mask: Mask) -> None:
     """Draw the number of fully masked rows, and the choice of their result."""
-    left = mask.keys_left(*map(len, context.tokens), sentence=context.sentence)
-    rows = int((left == 0).sum())
+    open_keys = mask.keys_left(*map(len, context.tokens), sentence=context.sentence)  # number for each query
+    rows = int((open_keys == 0).sum())
     if rows:
         note(f"{counted(rows, 'fully masked row')}.", "notice")
     if (rows or now()["empty"] != EMPTY_ROWS[0]) and not context.source.read_only:
-        options = {"part": "of the page", "format_func": EMPTY.get, "required": True}
+        options = {"part": "of the page", "format_func": EMPTY_ROW_TITLES.get, "required": True}
         control(st.segmented_control, "A fully masked row gets", "empty", EMPTY_ROWS, **options)
 
 
@@ -137,12 +142,11 @@ def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
     options = context.options | {"selected": context.outlined, "counted": True, "side": SIDE}
     figure = figures.mask(mask, *context.tokens, brush=brush, yours=rules.stack().mask(), **options)
     if brush:
-        act = partial(_paint, context)
 
         def flip_cell(point: dict) -> None:
-            act({(int(point["query"]), int(point["key"]))})
+            _paint(context, {(int(point["query"]), int(point["key"]))})
 
-        picture(figure, "painted mask", select="cell", on_click=flip_cell, on_drag=partial(_drag, act))
+        picture(figure, "painted mask", select="cell", on_click=flip_cell, on_drag=partial(_drag, context))
     else:
         picture(figure, "mask", select="cell", on_click=select, on_escape=lambda: put(cell=None))
     if paint and not brush:
@@ -163,17 +167,18 @@ def _paint(context: Context, cells: set[tuple[int, int]]) -> None:
         session().memory["not painted"] = f"The built-in mask ({built_in}) blocks this: switch it off to open it."
 
 
-def _drag(act, over: dict) -> None:
-    """Paint the cells of a drag once it ends: the browser reports a slow drag in parts, and then an empty one."""
+def _drag(context: Context, ranges: dict[str, list[float]]) -> None:
+    """Paint the cells of a drag, whose `ranges` grow as in `rules.cells_in`, once they are empty: then it has ended."""
     memory = session().memory
-    ended, memory["drag"] = memory.get("drag"), over if any(over.values()) else None
-    if ended and memory["drag"] is None:
-        act(rules.dragged(ended))
+    last_ranges = memory.get("drag")
+    memory["drag"] = ranges if any(ranges.values()) else None
+    if last_ranges and memory["drag"] is None:
+        _paint(context, rules.cells_in(last_ranges))
 
 
 def _code(context: Context, mask: Mask) -> None:
     """Draw the mask as code to copy, in a closed expander."""
-    library = allowed("library", LIBRARIES)
+    library = valid_choice("library", LIBRARIES)
     fold = st.expander("The mask as code", on_change="rerun", key="mask as code", expanded=library is not None)
     if not fold.open:
         return
@@ -183,9 +188,9 @@ def _code(context: Context, mask: Mask) -> None:
         target = mask_format(control(st.segmented_control, "Library", "library", LIBRARIES, **options))
         queries, keys = map(len, context.tokens)
         if queries != keys:
-            ends = ("top-left", "bottom-right")  # the first query at the first key, or the last query at the last key
-            end = st.segmented_control("Queries are aligned", ends, default=ends[0], required=True)
-            mask = mask.shifted(keys - queries) if end == ends[1] else mask
+            corners = ("top-left", "bottom-right")  # the first query at the first key, or the last at the last
+            corner = st.segmented_control("Queries are aligned", corners, default="top-left", required=True)
+            mask = mask.shifted(keys - queries) if corner == "bottom-right" else mask
         quiet(f"{target.title}: {target.meaning}.")
         try:
             st.code(target.code(mask, queries, keys), "python", wrap_lines=True)

@@ -266,7 +266,7 @@ def _report(context: Context, intent: str | None, runs: tuple[str, ...]) -> Mode
     options = {"edits": edits, "intent": intent, "targets": targets, "runs": runs}
     counts = {"unit": "tokens changed", "count": MOST}
     text = context.request.texts[sentence]
-    return cache.worked(check_model, source, text, cost=cost, runs_model=source, **counts, **options)
+    return cache.result_of(check_model, source, text, cost=cost, runs_model=source, **counts, **options)
 
 
 def _verdict(report: ModelReport) -> None:

@@ -54,7 +54,7 @@ def stack() -> Stack:
 
 
 def changed(step: Callable[[Stack], Stack], choices: Choices) -> Choices:
-    """Apply `step` to the mask; if that is invalid, return the old choices, and the page shows the error."""
+    """Return the choices with the rules `step(rules)`; if these are invalid, the old choices, and the page says why."""
     try:
         after = step(choices["mask"] or Stack())
         stack_from_text(after.text)  # raises if a link with this mask could not be opened again
@@ -78,17 +78,14 @@ def draw(context: Context) -> None:
             _rule(entry, i, FIRST if i <= first else JOINS)
     if not entries:
         quiet("No rule yet. Add one, or paint cells.")
-    control(
-        st.text_input,
-        "Rules as text",
-        "mask",
-        value=stack().text if entries else "",
-        step=lambda choices, text: changed(lambda _: stack_from_text(text or "none"), choices),
-        part="rules as text",
-        placeholder="causal & window(2)",
-    )
-    if refused := session().memory.pop("rules refused", ""):
-        note(refused)
+
+    def with_text(choices: Choices, text: str) -> Choices:
+        return changed(lambda _: stack_from_text(text or "none"), choices)
+
+    options = {"value": stack().text if entries else "", "step": with_text, "placeholder": "causal & window(2)"}
+    control(st.text_input, "Rules as text", "mask", part="rules as text", **options)
+    if error := session().memory.pop("rules refused", ""):
+        note(error)
 
 
 def preset(name: str, keys: int, lengths: tuple[int, ...]) -> Stack:
@@ -98,7 +95,8 @@ def preset(name: str, keys: int, lengths: tuple[int, ...]) -> Stack:
 
 def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...]) -> None:
     """Draw a menu of rules, which are appended to the list, and of presets, which replace the list."""
-    lengths = lengths if min(lengths) < keys else (max(1, keys - 2),) * len(lengths)  # show two tokens as padding
+    if min(lengths) >= keys:  # no text has padding: a padding rule then hides the last two tokens
+        lengths = (max(1, keys - 2),) * len(lengths)
 
     def add_chosen() -> None:
         name = streamlit_internals.peek(f"add {title}")
@@ -109,24 +107,25 @@ def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...
             change(partial(changed, lambda stack: stack.added(Entry(rule, rule.join))))
 
     def describe(name: str) -> str:
-        return literal(
-            f"{name}: replaces the rules" if name in PRESETS else f"{name.replace('_', ' ')}: {RULES[name].meaning}"
-        )
+        if name in PRESETS:
+            return literal(f"{name}: replaces the rules")
+        return literal(f"{name.replace('_', ' ')}: {RULES[name].meaning}")
 
     st.menu_button(title, names, key=f"add {title}", icon=":material/add:", on_click=add_chosen, format_func=describe)
 
 
 def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
-    """Draw one rule: its join, its switch, its buttons and its parameters."""
+    """Draw rule number `i`: its join, its switch, its buttons and its parameters; `joins` is `FIRST` or `JOINS`."""
     mask = entry.mask
-    name = next(name for name, (how, negated) in joins.items() if negated == entry.negated and how in ("", entry.join))
+    matching = (("", entry.negated), (entry.join, entry.negated))
+    (current,) = [name for name, join in joins.items() if join in matching]
 
     def with_join(old: Entry, name: str) -> Entry:
-        how, negated = joins[name]
-        return replace(old, join=how or old.join, negated=negated)
+        join, negated = joins[name]
+        return replace(old, join=join or old.join, negated=negated)
 
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        options = {"value": name, "step": with_join, "visible": False, "width": 124}
+        options = {"value": current, "step": with_join, "visible": False, "width": 124}
         _control(st.selectbox, f"How rule {i + 1} is joined", i, "join", [*joins], **options)
         with st.container(width="stretch"):
             title = literal(mask.keyword.replace("_", " ") if mask.parameters() else str(mask))
@@ -157,19 +156,20 @@ def _control(widget: Callable, label: str, i: int, part: str, *args: Any, step: 
 def _numbers(i: int, mask: Mask, parameter: Parameter) -> None:
     """Draw the control of a rule's parameter: a number, or several as text; for painted cells, their count."""
     value, name = getattr(mask, parameter.name), parameter.name
-    place = parameter.label, i, f"{mask.keyword} {name}"
+    label, part = parameter.label, f"{mask.keyword} {name}"
 
-    def with_number(old: Entry, typed: int | str) -> Entry:
-        numbers = whole_numbers(typed, parameter.label) if isinstance(typed, str) else typed
+    def with_value(old: Entry, typed: int | str) -> Entry:
+        numbers = whole_numbers(typed, label) if isinstance(typed, str) else typed
         return replace(old, mask=replace(old.mask, **{name: numbers}))
 
     if parameter.kind == "cells":
         quiet(f"{counted(len(value), 'cell')} painted by hand")
     elif parameter.kind == "numbers":
-        _control(st.text_input, *place, value=", ".join(map(str, value)), step=with_number, width=190, max_chars=300)
+        options = {"value": ", ".join(map(str, value)), "step": with_value, "width": 190, "max_chars": 300}
+        _control(st.text_input, label, i, part, **options)
     elif value is not None:
-        bounds = min(parameter.least, value), max(parameter.most, value)
-        _control(st.number_input, *place, *bounds, value=value, step=with_number, width=110)
+        least, most = min(parameter.least, value), max(parameter.most, value)
+        _control(st.number_input, label, i, part, least, most, value=value, step=with_value, width=110)
 
 
 def whole_numbers(text: str, label: str) -> tuple[int, ...]:
@@ -187,17 +187,23 @@ def flipped(stack: Stack, cells: Iterable[tuple[int, int]], *, sentence: int = 0
     rules block.
     """
     cells = set(cells)
-    must_open = not _open_cells(stack, cells, sentence)
-    stack = _with_painted(stack, Painted if must_open else Opened, lambda old: old - cells)
-    open_now = _open_cells(stack, cells, sentence)
-    rest = cells - open_now if must_open else open_now
-    return _with_painted(stack, Opened if must_open else Painted, lambda old: old | rest)
+    if _open_cells(stack, cells, sentence):  # block them: remove what opens them, then paint those still open
+        stack = _with_painted(stack, Opened, lambda opened: opened - cells)
+        still_open = _open_cells(stack, cells, sentence)
+        return _with_painted(stack, Painted, lambda blocked: blocked | still_open)
+    stack = _with_painted(stack, Painted, lambda blocked: blocked - cells)
+    still_blocked = cells - _open_cells(stack, cells, sentence)
+    return _with_painted(stack, Opened, lambda opened: opened | still_blocked)
 
 
-def dragged(over: dict[str, list[float]]) -> set[tuple[int, int]]:
-    """Return the cells (query, key) that a drag covers, reported as {"row": [1.2, 3.4], "column": ...}."""
-    ends = (sorted(over.get(name) or [0.0, 0.0]) for name in ("row", "column"))
-    return set(product(*(range(math.floor(start), math.ceil(end)) for start, end in ends)))
+def cells_in(ranges: dict[str, list[float]]) -> set[tuple[int, int]]:
+    """Return the cells (query, key) that a drag touches; its ranges are {"row": [1.2, 3.4], "column": [2.5, 0.5]}."""
+
+    def touched(name: str) -> range:
+        start, end = sorted(ranges.get(name) or [0.0, 0.0])
+        return range(math.floor(start), math.ceil(end))
+
+    return set(product(touched("row"), touched("column")))
 
 
 def _open_cells(stack: Stack, cells: set[tuple[int, int]], sentence: int) -> set[tuple[int, int]]:
@@ -210,14 +216,19 @@ def _open_cells(stack: Stack, cells: set[tuple[int, int]], sentence: int) -> set
 
 
 def _with_painted(stack: Stack, kind: type[Painted] | type[Opened], change: Callable[[set], set]) -> Stack:
-    """Apply `change` to the cells of the last `Painted` or `Opened` entry; an entry without cells is removed."""
-    index = None
-    for i in reversed(range(len(stack.entries))):
-        mask = stack.entries[i].mask
-        if not isinstance(mask, Painted | Opened) or stack.entries[i] != Entry(mask, mask.join):
+    """Apply `change` to the cells of the last entry of a kind; a missing entry is added, one without cells removed.
+
+    Only the painted entries at the end of the list count: a rule after an entry would act on its cells, too.
+    """
+    index, old_cells = None, set()
+    for i, entry in reversed([*enumerate(stack.entries)]):
+        is_painted = isinstance(entry.mask, Painted | Opened) and entry == Entry(entry.mask, entry.mask.join)
+        if not is_painted:
             break
-        index = i if isinstance(mask, kind) and index is None else index
-    cells = tuple(change(set() if index is None else set(stack.entries[index].mask.cells)))
+        if isinstance(entry.mask, kind):
+            index, old_cells = i, set(entry.mask.cells)
+            break
+    cells = tuple(change(old_cells))
     if index is None:
         return stack.added(Entry(kind(cells), kind.join)) if cells else stack
     return stack.replaced(index, Entry(kind(cells), kind.join)) if cells else stack.removed(index)
@@ -262,8 +273,7 @@ def number(context: Context) -> int:
 
 def built_in(context: Context) -> Mask | None:
     """Return the built-in mask of the model at the call in view; None if there is none."""
-    original = context.record if context.before is None else context.before
-    return _mask_of_call(original, context.site, number(context), context.sentence)
+    return _mask_of_call(context.original, context.site, number(context), context.sentence)
 
 
 def acting_mask(context: Context) -> Mask:
@@ -273,7 +283,11 @@ def acting_mask(context: Context) -> Mask:
         mask = _mask_of_call(context.record, context.site, number(context), context.sentence)
         if not isinstance(mask, ModelMask):
             return mask or Full()
-        if rules is None or not context.edits.own_mask or context.edits.mask_at(context.site.kind) != rules:
+        is_joined = context.edits.own_mask and context.edits.mask_at(context.site.kind) == rules
+        if rules is None or not is_joined:
             return mask
+    # a read-only model, or a joined mask of which the run has only the cells: join the two again, as rules
     original = built_in(context)
-    return original & rules if original is not None and rules is not None else original or rules or Full()
+    if original is None or rules is None:
+        return original or rules or Full()
+    return original & rules

@@ -38,23 +38,23 @@ def page(source: Source, request: Request) -> None:
     """Draw the page."""
     context = toolbar(source, request)
     name = choice(st.segmented_control, "Part", "part", [*PARTS], visible=False, required=True, wrap=False)
-    every: dict[str, Figure] = {}
+    drawn: dict[str, Figure] = {}
     with runs.part():
-        every = PARTS[name](context)
-    if every:
+        drawn = PARTS[name](context)
+    if drawn:
         with context.export:
-            export_menu.menu(context, every, f"overview {name}")
+            export_menu.menu(context, drawn, f"overview {name}")
 
 
 def circuits(context: Context) -> dict[str, Figure]:
     """Draw the metrics of the QK and OV circuits, one row per head, and the composition scores of pairs of heads."""
     source = context.source
     quiet("What heads can read from each other and write, from the weights alone, without a text (Elhage et al. 2021).")
-    search = Estimate(1, 0.0, 0, 0, unit="heads")
-    cost = cache.worked(_cost, source, cost=search, runs_model=source, unit="searches for projections")
+    no_cost = Estimate(1, 0.0, 0, 0, unit="heads")  # the search for the weights is a job, but short
+    cost = cache.result_of(_cost, source, cost=no_cost, runs_model=source, unit="searches for projections")
     if not runs.is_requested("measure circuits", source, cost, "Measure circuits"):
         return {}
-    measured = cache.worked(_circuits, source, cost=cost, runs_model=source)
+    measured = cache.result_of(_circuits, source, cost=cost, runs_model=source)
     names = [name for name in NUMBERS if measured.heads[name].notna().any()]
     columns = heads.columns_of(CIRCUITS, "%.3f")
     columns["through"] = st.column_config.TextColumn("Through", help="Earlier head with the largest K-composition.")
@@ -81,7 +81,8 @@ def circuits(context: Context) -> dict[str, Figure]:
 def _cost(source: Source) -> Estimate:
     """Estimated cost of computing the circuits, from the sizes of the weights."""
     weights = source.model_weights()
-    return Estimate(sum(weights.num_heads.values()), seconds(weights), bytes_of(weights), 0, unit="heads")
+    num_heads = sum(weights.num_heads.values())
+    return Estimate(num_heads, seconds(weights), bytes_of(weights), 0, unit="heads")
 
 
 def _circuits(source: Source) -> Circuits:

@@ -26,7 +26,7 @@ from attnviz.studies import gradients as studies
 from attnviz.ui import budget, cache, runs
 from attnviz.ui.pages.overview.heads import choose, each_off, opener
 from attnviz.ui.picture import numbers, picture
-from attnviz.ui.request import allowed, choice, control, now, put
+from attnviz.ui.request import choice, control, now, put, valid_choice
 from attnviz.ui.text import in_words, large, quiet
 from attnviz.ui.toolbar import Context
 
@@ -46,24 +46,24 @@ def contributions(context: Context) -> dict[str, Figure]:
     quiet("Direct logit attribution: which head adds the predicted word, and do others replace it when it is off?")
     record = cache.with_stream(context.source, context.record)
     with st.container(**ROW):
-        position, token, likely = _position_and_word(context, record)
-        minus = _word("Minus", "minus", likely, None)
+        position, token, likely_words = _position_and_word(context, record)
+        minus = _word("Minus", "minus", likely_words, None)
     word = {"token": token, "position": position, "minus": minus, "sentence": context.sentence}
     style = {"focused": (context.site, context.head), "dark": context.dark}
-    every: dict[str, Figure] = {"Heads": figures.contributions(record, **word, **style)}
-    answer, falls = st.container(), None
+    drawn: dict[str, Figure] = {"Heads": figures.contributions(record, **word, **style)}
+    sentence_above, falls = st.container(), None
     with st.container(horizontal=True, gap="medium"):
         with st.container(width="content"):
-            picture(every["Heads"], "adds", select="head", on_click=choose)
+            picture(drawn["Heads"], "adds", select="head", on_click=choose)
         with st.container(width="content"), runs.part():
             falls = each_off(context, "each off", ablation.logit_falls, **word)
             if falls is not None:
-                every["Switched off"] = figures.replaced(record, **word, falls=falls, **style)
-                picture(every["Switched off"], "replaced", select="head", on_click=choose)
+                drawn["Switched off"] = figures.replaced(record, **word, falls=falls, **style)
+                picture(drawn["Switched off"], "replaced", select="head", on_click=choose)
         with st.container(width="content"):
-            every["Parts"] = figures.contribution_parts(record, **word, dark=context.dark)
-            picture(every["Parts"], "parts")
-    with answer:
+            drawn["Parts"] = figures.contribution_parts(record, **word, dark=context.dark)
+            picture(drawn["Parts"], "parts")
+    with sentence_above:
         added = analysis.contributions(record, **word)
         large(added.in_words(falls))
         if added.strongest_head is not None:
@@ -73,8 +73,8 @@ def contributions(context: Context) -> dict[str, Figure]:
         "unembedding; a head's vector is its output times its part of W_O. All parts sum to the logit. Effects "
         "through later layers are not counted; the switch-off test includes them. Source: Elhage et al. 2021."
     )
-    numbers(every["Heads"], "contributions")
-    return every
+    numbers(drawn["Heads"], "contributions")
+    return drawn
 
 
 def _method(text: str) -> None:
@@ -84,11 +84,12 @@ def _method(text: str) -> None:
 
 
 def _position_and_word(context: Context, record: Record) -> tuple[int, str | None, list[str]]:
-    """Draw the choices of position and word; return both, and the most probable words at the position."""
+    """Draw the choices of a position and a word; return both, and the most probable words at the position."""
     position = _position(context, record)
     words = analysis.next_words(record, position, sentence=context.sentence, count=LIKELY)
-    likely = [word.word for word in words]
-    return position, _word("Word", "word", likely, likely[0] if likely else None), likely
+    likely_words = [word.word for word in words]
+    default = likely_words[0] if likely_words else None
+    return position, _word("Word", "word", likely_words, default), likely_words
 
 
 def _position(context: Context, record: Record) -> int:
@@ -101,59 +102,51 @@ def _position(context: Context, record: Record) -> int:
         raise InputError(f"{context.source.name} predicts no words, so there is no logit to explain.")
     read, text = record.read[context.sentence], context.sentence
     kind = "decoder" if any(site.kind == "decoder" for site in context.source.sites) else "encoder"
-    opening = read.length - 1 if context.position is None else context.position
+    last = read.length - 1
+    default = last if context.position is None else context.position
     if record.targets:  # the last predicted word that is not the end of the text
         predicted = record.prediction.words(sentence=text)[: read.length]
-        opening = max((i for i, word in enumerate(predicted) if word not in sentences.ENDS), default=read.length - 1)
-    blanks = [*record.prediction.blanks[text]] if analysis.fills_in(record) else []
-    return _query("In place of" if blanks else "After", context, kind, read.tokens[: read.length], opening, blanks)
+        default = max((i for i, word in enumerate(predicted) if word not in sentences.ENDS), default=last)
+    tokens = dict(enumerate(read.tokens[: read.length]))
+    if analysis.fills_in(record) and (blanks := record.prediction.blanks[text]):
+        return _query("In place of", context, kind, {i: tokens[i] for i in blanks}, default)
+    return _query("After", context, kind, tokens, default)
 
 
-def _query(label: str, context: Context, kind: str, tokens: tuple[Token, ...], opening: int, blanks: list[int]) -> int:
-    """Draw the choice of a position in the text of a stack; by default the query of the selected cell, or `opening`."""
+def _query(label: str, context: Context, kind: str, tokens: dict[int, Token], default: int) -> int:
+    """Draw the choice of a position of `tokens`, the text of the encoder or the decoder (`kind`), and return it.
+
+    By default it is the query of the selected cell, if that cell is in a map of this text, else `default`.
+    """
     is_same_text = (context.site.kind == "encoder") == (kind == "encoder")
-    options, cell = blanks or [*range(len(tokens))], now()["cell"]
-    position = cell[0] if cell and is_same_text else opening
-    last = max(site for site in context.source.sites if site.kind == kind)
+    cell = now()["cell"]
+    position = cell[0] if cell and is_same_text else default
+    last_site = max(site for site in context.source.sites if site.kind == kind)
 
     def with_position(choices: Choices, position: int) -> Choices:
-        return (choices if is_same_text else choices.put(layer=last)).put(cell=(position, 0))
+        if not is_same_text:
+            choices = choices.put(layer=last_site)
+        return choices.put(cell=(position, 0))
 
-    return control(
-        st.selectbox,
-        label,
-        "cell",
-        options,
-        value=position if position in options else options[-1],
-        step=with_position,
-        part=label,
-        format_func={i: f"{visible_text(tokens[i].text)} ({i})" for i in options}.get,
-        width=170,
-    )
+    positions, names = [*tokens], {i: f"{visible_text(token.text)} ({i})" for i, token in tokens.items()}
+    value = position if position in tokens else positions[-1]
+    options = {"value": value, "step": with_position, "format_func": names.get, "width": 170}
+    return control(st.selectbox, label, "cell", positions, part=label, **options)
 
 
-def _word(label: str, name: str, likely: list[str], opening: str | None) -> str | None:
-    """Draw the choice of a word of the vocabulary, one of the most probable or typed; `opening` is the default."""
-    word = now()[name] or opening
+def _word(label: str, name: str, likely_words: list[str], default: str | None) -> str | None:
+    """Draw the choice of a word of the vocabulary, one of the most probable or a typed one; return the word."""
+    word = now()[name] or default
+    words = likely_words if word is None or word in likely_words else [*likely_words, word]
 
     def with_word(choices: Choices, typed: str | None) -> Choices:
-        typed = typed and typed.replace("␣", " ")[:LONGEST]
-        return choices.put(**{name: None if typed in ("", opening) else typed})
+        typed = (typed or "").replace("␣", " ")[:LONGEST]
+        return choices.put(**{name: None if typed in ("", default) else typed})
 
-    control(
-        st.selectbox,
-        label,
-        name,
-        [*dict.fromkeys([*likely, *filter(None, [word])])],
-        value=word,
-        step=with_word,
-        index=None,
-        placeholder="no other word",
-        accept_new_options=True,
-        format_func=visible_text,
-        help="One of the most probable words; or type any token of the vocabulary. ␣ stands for a space.",
-        width=170,
-    )
+    about = "One of the most probable words; or type any token of the vocabulary. ␣ stands for a space."
+    choice_of_word = {"value": word, "step": with_word, "accept_new_options": True, "format_func": visible_text}
+    options = {"index": None, "placeholder": "no other word", "help": about, "width": 170}
+    control(st.selectbox, label, name, words, **choice_of_word, **options)
     return word
 
 
@@ -161,14 +154,16 @@ def lens(context: Context) -> dict[str, Figure]:
     """Draw the logit lens, the predictions after each layer, or the words that the chosen head raises and lowers."""
     record = cache.with_stream(context.source, context.record)
     with st.container(**ROW):
-        is_head = LENSES[1] == choice(st.segmented_control, "Shown as", "form", LENSES, visible=False, required=True)
+        form = choice(st.segmented_control, "Shown as", "form", LENSES, visible=False, required=True)
+        is_head = form == "words of the head"
         position = _position(context, record)
     if is_head and not isinstance(context.head, int):
         raise InputError("This view shows a single head: choose one above.")
     first = position // MOST_POSITIONS * MOST_POSITIONS
     columns = slice(first, min(record.read[context.sentence].length, first + MOST_POSITIONS))
-    last, style = len(stages(record)) - 1, {"sentence": context.sentence, "dark": context.dark}
-    row = int(allowed("stage", [str(stage) for stage in range(1 if is_head else last + 1)], "0"))
+    last_stage, style = len(stages(record)) - 1, {"sentence": context.sentence, "dark": context.dark}
+    rows = 1 if is_head else last_stage + 1  # row 0 is the last stage, the output of the model
+    row = int(valid_choice("stage", [str(row) for row in range(rows)], "0"))
     options = {"columns": columns, "selected": (row, position), **style}
     if is_head:
         quiet(f"Which words does {context.site.head(context.head)} make more or less probable after each token?")
@@ -179,13 +174,12 @@ def lens(context: Context) -> dict[str, Figure]:
     if row == 0:
         bars = figures.next_word(record, position, **style)
     else:
-        bars = figures.lens_words(record, position, stage=last - row, **style)
-    picture(
-        grid,
-        "lens",
-        select="cell",
-        on_click=lambda point: put(stage=str(point["query"]), cell=(int(point["key"]), 0)),
-    )
+        bars = figures.lens_words(record, position, stage=last_stage - row, **style)
+
+    def select_word(point: dict) -> None:
+        put(stage=str(point["query"]), cell=(int(point["key"]), 0))
+
+    picture(grid, "lens", select="cell", on_click=select_word)
     picture(bars, "lens words")
     _method(
         "The head's output times its part of W_O, divided like the whole sum by the last norm, times the "
@@ -205,11 +199,11 @@ def rollout(context: Context) -> dict[str, Figure]:
     if not sites:
         raise InputError(f"{context.source.name} has no self-attention to follow.")
     with st.container(**ROW):
-        name = choice(
-            st.selectbox, "After layer", "stage", [*sites], part="rollout", format_func="after {}".format, width=210
-        )
-        last, read = sites[name], record.texts(sites[name], sentence=text)[0]
-        position = _query("Position", context, last.kind, read.tokens[: read.length], read.length - 1, [])
+        options = {"part": "rollout", "format_func": "after {}".format, "width": 210}
+        last = sites[choice(st.selectbox, "After layer", "stage", [*sites], **options)]
+        read, _ = record.texts(last, sentence=text)
+        tokens = dict(enumerate(read.tokens[: read.length]))
+        position = _query("Position", context, last.kind, tokens, read.length - 1)
     quiet("Attention rollout: which tokens are mixed into each position, through all layers? Click a row to follow it.")
     traced = _trace(context, last, position)
     if traced is None:
@@ -218,48 +212,49 @@ def rollout(context: Context) -> dict[str, Figure]:
     in_words(f"Within the decoder alone, {mixed_from}" if traced.mixed.note else mixed_from)
 
     def follow(point: dict) -> None:
-        is_there = (context.site.kind == "encoder") == (last.kind == "encoder")
-        put(cell=(int(point["query"]), 0), layer=now()["layer"] if is_there else last)
+        is_same_text = (context.site.kind == "encoder") == (last.kind == "encoder")
+        put(cell=(int(point["query"]), 0), layer=now()["layer"] if is_same_text else last)
 
-    every: dict[str, Figure] = {}
+    drawn: dict[str, Figure] = {}
     with st.container(horizontal=True, gap="large"):
         if len(traced.mixed.layers):
-            every["All positions"] = figures.rollout(traced, selected=position, dark=context.dark)
+            drawn["All positions"] = figures.rollout(traced, selected=position, dark=context.dark)
             with st.container(width="content"):
-                picture(every["All positions"], "reach", select="cell", on_click=follow)
-        every["This position"] = figures.rollout_row(traced, position, dark=context.dark)
+                picture(drawn["All positions"], "reach", select="cell", on_click=follow)
+        drawn["This position"] = figures.rollout_row(traced, position, dark=context.dark)
         with st.container(width="content"):
-            picture(every["This position"], "reached")
+            picture(drawn["This position"], "reached")
     quiet("Rollout shows how content can flow, not which content is used.")
     _method(
         "In each layer, half of a position is its own state (the residual connection), and half is mixed by the mean "
         "weights of all heads, also those that are off. Values and feed-forward networks are ignored. "
         "Source: Abnar and Zuidema 2020."
     )
-    numbers(every["This position"], "reached")
-    return every
+    numbers(drawn["This position"], "reached")
+    return drawn
 
 
 def _trace(context: Context, last: Site, position: int) -> Traced | None:
     """Compute rollout after a layer; for a long text only for one position, and after a click on a button."""
     record, text, step = context.record, context.sentence, context.record.step(last)
     layers = sorted(site.layer for site in record.sites if site.kind == last.kind)
-    below = layers.index(last.layer)  # number of layers of the stack before the last one
+    num_below = layers.index(last.layer)  # number of layers of the encoder or decoder before the last one
     if len(record.sites) * record.texts(last, sentence=text)[0].length ** 2 <= tracing.MOST_CELLS:
         cost = estimate.of_maps(step, len(layers) * step.num_heads)
-        mixed, shares = cache.worked(_mix_and_rollout, record, last.kind, text, cost=cost)
-        return Traced(record, mixed, last.layer, shares[below])
-    cost = estimate.of_maps(step, below * step.num_heads)
-    key = context.source, context.request, text, last, position
-    if not runs.is_requested("follow", key, cost, "Follow this position"):
+        mixed, shares = cache.result_of(_mix_and_rollout, record, last.kind, text, cost=cost)
+        return Traced(record, mixed, last.layer, shares[num_below])
+    cost = estimate.of_maps(step, num_below * step.num_heads)
+    work = context.source, context.request, text, last, position
+    if not runs.is_requested("follow", work, cost, "Follow this position"):
         quiet("The map of all positions is too large, so only one is followed.")
         return None
-    options = {"layers": below + 1, "sentence": text, "cost": cost}
-    mixed, rows = cache.worked(tracing.rows, record, (position,), last.kind, **options)
+    options = {"layers": num_below + 1, "sentence": text, "cost": cost}
+    mixed, rows = cache.result_of(tracing.rows, record, (position,), last.kind, **options)
     return Traced(record, mixed, last.layer, {position: rows[0].numpy()})
 
 
 def _mix_and_rollout(record: Record, kind: str, sentence: int) -> tuple[MixingMatrices, np.ndarray]:
+    """Average the heads of each layer, and compute rollout after each layer, (layers, n, n)."""
     mixed = tracing.mixed(record, kind, sentence=sentence)
     return mixed, tracing.rollout(mixed).numpy()
 
@@ -273,20 +268,17 @@ def gradients(context: Context) -> dict[str, Figure]:
         position, word, _ = _position_and_word(context, record)
         if method == METHODS[2]:
             steps = int(choice(st.selectbox, "Steps", "number", INTEGRAL, part="steps", width=110))
-    place = word, position
-    cost = budget.of_runs(
-        studies.RUNS * (steps or 1), context.source, cache.sentences(context.source, context.request), context.edits
-    )
+    source, request = context.source, context.request
+    num_runs = studies.RUNS * (steps or 1)  # runs that take as long as the forward and backward passes
+    cost = budget.of_runs(num_runs, source, cache.sentences(source, request), context.edits)
     cost = replace(cost, bytes=cost.bytes + studies.COPIES * studies.weights_of(record))
-    if not runs.is_requested(
-        "gradients", (context.source, context.request, *place, text, steps), cost, "Compute gradients"
-    ):
+    if not runs.is_requested("gradients", (source, request, word, position, text, steps), cost, "Compute gradients"):
         return {}
-    run, options = (context.source, record, *place), {"sentence": text, "cost": cost, "runs_model": context.source}
+    arguments, options = (source, record, word, position), {"sentence": text, "cost": cost, "runs_model": source}
     if steps is not None:
-        computed = cache.worked(studies.integrated, *run, steps=steps, unit="steps", count=steps, **options)
+        computed = cache.result_of(studies.integrated, *arguments, steps=steps, unit="steps", count=steps, **options)
         return _embedding_gradients(context, computed)
-    computed = cache.worked(studies.relevance, *run, names=tuple(map(str, record.sites)), **options)
+    computed = cache.result_of(studies.relevance, *arguments, names=tuple(map(str, record.sites)), **options)
     return _weight_gradients(context, computed, signed=method == METHODS[1])
 
 
