@@ -45,7 +45,7 @@ def from_additive(mask: Tensor) -> Tensor:
 
 
 def to_additive(mask: Tensor, dtype: torch.dtype = torch.float32, *, fill: float = -math.inf) -> Tensor:
-    """Convert from the convention of attnviz to floats added to the scores: 0 = may attend, `fill` = masked.
+    """Convert from the convention of attnviz to floats added to the scores: 0 = may attend, the number `fill` = masked.
 
     Hugging Face fills with the lowest number of the dtype, ``torch.finfo(dtype).min``.
     """
@@ -60,36 +60,44 @@ def _check_boolean(mask: Tensor) -> Tensor:
 
 
 def _to_boolean(mask: Tensor, convention: str) -> Tensor:
-    """Convert a mask of 0 and 1 to booleans; raise MaskError, which names the convention, for other numbers."""
+    """Convert a mask of 0 and 1 to booleans; for other numbers, raise MaskError with the name of the convention."""
     if mask.dtype is not torch.bool and not ((mask == 0) | (mask == 1)).all():
         raise MaskError(f"A mask with {convention} holds 0 and 1 only; this one holds {mask.unique()[:4].tolist()}.")
     return mask.bool()
 
 
 def named(mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...] | None) -> Tensor | Mask | None:
-    """Convert a boolean mask to named rules if they reproduce it exactly; else the tensor. None for an open mask."""
+    """Convert a boolean mask to named rules if they give exactly this mask; else return it. None for an open mask.
+
+    Args:
+        mask: booleans, True = may attend, that broadcast to (B, H, queries, keys).
+        lengths: number of tokens per sentence, without padding, if known.
+    """
     if mask is None or mask.all():
         return None
-    mask = mask.reshape(*(1,) * (4 - mask.dim()), *mask.shape)
-    padded = lengths is not None and keys == max(lengths) and min(lengths) < keys
-    padding = [Padding(lengths)] if padded else []
-    square = queries == keys == mask.shape[-2]
-    documents = _document_rules(mask, queries) if square else []
-    packed = [documents, [*documents, Subsequent()]] if documents else []
-    for rules in ([], [Subsequent()], _window_rules(mask) if square else [], *packed):
-        if (parts := rules + padding) and _equals_tensor(reduce(and_, parts), mask, queries, keys):
-            return reduce(and_, parts)
+    mask = mask.reshape(*(1,) * (4 - mask.dim()), *mask.shape)  # four axes
+    is_padded = lengths is not None and keys == max(lengths) and min(lengths) < keys
+    padding = [Padding(lengths)] if is_padded else []
+    candidates = [[], [Subsequent()]]
+    if queries == keys == mask.shape[-2]:
+        candidates.append(_window_rules(mask))
+        if documents := _document_rules(mask, queries):
+            candidates += [documents, [*documents, Subsequent()]]
+    for rules in candidates:
+        named_mask = reduce(and_, rules + padding) if rules + padding else None
+        if named_mask is not None and _equals_tensor(named_mask, mask, queries, keys):
+            return named_mask
     return mask
 
 
 def _window_rules(mask: Tensor) -> list[Mask]:
-    """Guess sliding-window rules from how far the last query sees back and the first query sees ahead.
+    """Guess sliding-window rules from the number of keys that the last and the first query see.
 
-    An empty list if one of the two has no key.
+    An empty list if one of these queries sees no key, which no window gives.
     """
-    whole = mask.flatten(0, 1).any(0)  # the mask of a sentence without padding, if there is one
-    before, after = (int(whole[edge].sum()) - 1 for edge in (-1, 0))
-    if min(before, after) < 0:  # no window leaves a row without a key
+    sees_key = mask.flatten(0, 1).any(0)  # (Q, K): without padding, if one sentence has none
+    before, after = int(sees_key[-1].sum()) - 1, int(sees_key[0].sum()) - 1  # a query also sees itself
+    if min(before, after) < 0:
         return []
     return [Window(before, after)] if after else [Subsequent(), Window(before, 0)]
 
@@ -99,15 +107,16 @@ def _document_rules(mask: Tensor, queries: int) -> list[Mask]:
 
     An empty list if there is only one document.
     """
-    starts = (~mask[0, 0].diagonal(-1)).nonzero().flatten() + 1
+    sees_previous = mask[0, 0].diagonal(-1)  # query 1 and key 0, query 2 and key 1, ...
+    starts = (~sees_previous).nonzero().flatten() + 1
     lengths = tuple(end - start for start, end in pairwise([0, *starts.tolist(), queries]))
     return [Documents(lengths)] if len(lengths) > 1 else []
 
 
 def _equals_tensor(rules: Mask, mask: Tensor, queries: int, keys: int) -> bool:
-    """Whether rules give exactly a boolean mask, which broadcasts to (B, H, queries, keys)."""
-    named = rules.tensor(queries, keys).to(mask.device)
-    if named.shape[0] not in (1, mask.shape[0]):
+    """Whether named rules give exactly a boolean mask, which broadcasts to (B, H, queries, keys)."""
+    named_mask = rules.tensor(queries, keys).to(mask.device)
+    if named_mask.shape[0] not in (1, mask.shape[0]):  # padding for another number of sentences
         return False
-    whole = mask.expand(*mask.shape[:2], queries, keys)  # LayoutLM gives one row for all queries
-    return torch.equal(named.expand_as(whole), whole)
+    mask = mask.expand(*mask.shape[:2], queries, keys)  # LayoutLM gives one row for all queries
+    return torch.equal(named_mask.expand_as(mask), mask)

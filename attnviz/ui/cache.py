@@ -250,7 +250,7 @@ def _run(key: tuple, source: Source) -> Record:
 
 
 def _drop_all() -> None:
-    SHARED.let_go(SHARED.bytes)
+    SHARED.free(SHARED.bytes)
 
 
 def with_stream(source: Source, record: Record) -> Record:
