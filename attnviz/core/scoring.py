@@ -197,15 +197,19 @@ class Scoring:
         if self.empty_rows not in EMPTY_ROWS:
             raise InputError(f"empty_rows is {quoted(self.empty_rows)}; it must be one of {', '.join(EMPTY_ROWS)}.")
 
+    def changed(self) -> dict[str, Any]:
+        """Settings that differ from their defaults, by name."""
+        return {f.name: getattr(self, f.name) for f in fields(Scoring) if getattr(self, f.name) != f.default}
+
     def over(self, original: "Scoring") -> "Scoring":
-        """Apply all non-default settings of this scoring to an `original` scoring; its biases stay, too."""
-        changed = {f.name: getattr(self, f.name) for f in fields(Scoring) if getattr(self, f.name) != f.default}
-        return replace(original, **changed | {"bias": original.bias + self.bias})
+        """Return an `original` scoring with the changed settings of this one, and with the biases of both."""
+        return replace(original, **self.changed() | {"bias": original.bias + self.bias})
 
     def until(self, stage: str) -> "Scoring":
-        """The scoring up to and including a stage of `ORDER`; later stages are set to have no effect."""
+        """Return the scoring up to and including a stage of `ORDER`; later stages change nothing."""
         neutral = {"scale": 1.0, "softcap": None, "bias": (), "temperature": 1.0}
-        return replace(self, **{name: neutral[name] for name in ORDER[ORDER.index(stage) + 1 :]})
+        later_stages = ORDER[ORDER.index(stage) + 1 :]
+        return replace(self, **{name: neutral[name] for name in later_stages})
 
     def phrases(self) -> tuple[tuple[str, str], ...]:
         """Names and values of all non-default settings as text, with one entry per bias."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnviz.core.attention import BLOCK, attend, attention_output, attention_weights, window
-from attnviz.core.edits import Donor, Edits, Site, donors, enters, overlay, with_rows
+from attnviz.core.edits import Donor, Edits, Site, donors, input_sites, overlay, with_score_rows
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.masks.base import Wrapper
@@ -45,7 +45,7 @@ class Tap:
         """Replace the parts of a layer's input, (B, n, d_model), taken from another text; record it if requested."""
         for donor in donors(self.edits, site):
             x = donor.put("stream", x)
-        if site in enters(self.edits):
+        if site in input_sites(self.edits):
             self._entered[site] = x.clone()
         return x
 
@@ -211,7 +211,7 @@ class Tap:
         scoring.check((*query.shape[:3], key.shape[2]))
         if scoring.scale is None:
             scoring = replace(scoring, scale=query.shape[-1] ** -0.5)
-        scoring = with_rows(donors(self.edits, site), query, key, scoring)
+        scoring = with_score_rows(donors(self.edits, site), query, key, scoring)
         return (key, value, mask, scoring) if sinks is None else _with_sink(key, value, mask, scoring, sinks)
 
 
