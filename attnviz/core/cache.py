@@ -29,11 +29,7 @@ class BoundedCache(Generic[Value]):
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value of a key; if it is not in the cache, call `make`, or wait for the thread that does.
-
-        Raises:
-            RuntimeError: if `make` requests its own key.
-        """
+        """Return the value of a key; if it is not in the cache, call `make`, or wait for the thread that does."""
         while True:
             with self._lock:
                 if key in self._values:

@@ -64,11 +64,7 @@ def quoted(value: object, most: int = 40) -> str:
 
 @contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Turn any error that a library raises while it reads a file into an InputError.
-
-    Raises:
-        InputError: names the file; an AttnvizError passes unchanged.
-    """
+    """Turn any error while a library reads the file `name` into an InputError; an AttnvizError passes unchanged."""
     try:
         yield
     except AttnvizError:

@@ -60,11 +60,7 @@ def parameters(owner: type) -> tuple[Parameter, ...]:
 
 
 def check_numbers(mask: Any) -> None:
-    """Convert the numbers of a mask to int, and its lists of numbers to tuples of int, in place.
-
-    Raises:
-        MaskError: if a value is not a whole number, or is below its lower bound.
-    """
+    """Convert the numbers of a mask, in place, to int or tuples of int; raise MaskError for a number out of bounds."""
     for parameter in mask.parameters():
         value = getattr(mask, parameter.name)
         is_missing = value is None and not parameter.needed

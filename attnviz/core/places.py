@@ -50,10 +50,8 @@ class Picture:
         """Convert a PIL image, or an array (height, width, 3) or (3, height, width), to a picture.
 
         Floats are read as 0 to 1 or 0 to 255; floats out of these ranges, such as normalized inputs, are rescaled to 0
-        to 255. Of 16 bits, only the upper 8 are kept. Transparent parts become white.
-
-        Raises:
-            InputError: if `image` is not a picture.
+        to 255. Of 16 bits, only the upper 8 are kept. Transparent parts become white. Raise InputError for anything
+        that is not a picture.
         """
         return image if isinstance(image, Picture) else cls(_convert_to_pixels(image))
 
@@ -144,11 +142,7 @@ def grid(rows: int, columns: int, picture: int = 0) -> list[Box]:
 
 
 def _convert_to_pixels(image: Any) -> Tensor:
-    """Convert an image or array to RGB values, (height, width, 3), uint8.
-
-    Raises:
-        InputError: if it is anything else, or if a number is not finite or out of range.
-    """
+    """Convert an image or array to RGB values, (height, width, 3), uint8, as `Picture.of` describes."""
     try:
         pixels = _convert_to_tensor(image)
     except (TypeError, ValueError, RuntimeError):

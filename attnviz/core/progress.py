@@ -87,11 +87,7 @@ def counted(of: int) -> Iterator[Callable[..., bool]]:
 
 
 def tell(part: float) -> None:
-    """Report the finished share, from 0 to 1, of the current attention call or map; with 1, the next one begins.
-
-    Raises:
-        Canceled: if the run was canceled or nobody waits for it any more.
-    """
+    """Report the finished share, 0 to 1, of the current attention call or map; raise `Canceled` if it was canceled."""
     progress = _current.get()
     if progress is None:
         return
@@ -131,11 +127,7 @@ class Job(Progress):
     _last_wanted: float = field(default_factory=time.monotonic)
 
     def is_wanted(self) -> bool:
-        """Whether a connected client waits for the job, or waited for it within the last `GRACE` seconds.
-
-        Raises:
-            AttnvizError: if the job exceeds its time limit.
-        """
+        """Whether a connected client waits for the job, or waited for it within the last `GRACE` seconds."""
         now = time.monotonic()
         if self.has_turn and now - self.begun > self.seconds:
             raise AttnvizError(f"This was stopped after {self.seconds:.0f} s, the most that is allowed here.")
@@ -144,11 +136,7 @@ class Job(Progress):
         return not self.canceled and bool(self.waiting) and now - self._last_wanted < GRACE
 
     def result(self) -> Any:
-        """Return the value of a finished job.
-
-        Raises:
-            Exception: the error that ended the job.
-        """
+        """Return the value of a finished job, or raise the error that ended it."""
         if self.error is not None:
             raise self.error
         return self.value

@@ -78,11 +78,7 @@ class Step:
         return (*self.query.shape[:3], self.key.shape[2])
 
     def scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
-        """Scores of one head before the mask, (rows, columns), with scale, softcap, bias and temperature.
-
-        Raises:
-            InputError: if the step is linear attention.
-        """
+        """Scores of one head before the mask, (rows, columns); raise InputError for linear attention without scores."""
         if self.linear:
             raise InputError(f"{self.site} is linear attention ({self.linear.rule}): it has weights, and no scores.")
         return self.scoring.scores(self.query, self.key, self._area(head, sentence, rows, columns))[0, 0]
@@ -315,11 +311,7 @@ class Record:
         return self.prediction.words(sentence=sentence)
 
     def step(self, site: Site) -> Step:
-        """The step at a site.
-
-        Raises:
-            InputError: if the record has no such site; the message lists its sites.
-        """
+        """The step at a site; raise InputError, which lists all sites of the record, if there is none."""
         for step in self.steps:
             if step.site == site:
                 return step
@@ -400,24 +392,19 @@ def _find_cause(step: Step) -> str:
     """Describe the first tensor of a step that is not finite, with its place and a remedy; empty if all are finite."""
     for bias in step.scoring.bias:
         if isinstance(bias, Tensor) and not bias.isfinite().all():
-            query, key = _first_index(~bias.isfinite())[-2:]
+            *_, query, key = (~bias.isfinite()).nonzero()[0].tolist()
             kind = "NaN" if bias.isnan().any() else "an infinite number"
             return f"the mask of {step.site} holds {kind}, first at query {query} key {key} ({NAN_MASK})"
     for name in ("query", "key", "value"):
         tensor = getattr(step, name)
         if not tensor.isfinite().all():
-            _, head, position, _ = _first_index(~tensor.isfinite())
+            _, head, position, _ = (~tensor.isfinite()).nonzero()[0].tolist()
             return f"the {name} of {step.site}, head {head}, position {position}, is the first; {BEFORE}"
     is_empty_row = step.logsumexp == -torch.inf
     if is_empty_row.any():
-        _, head, query = _first_index(is_empty_row)
+        _, head, query = is_empty_row.nonzero()[0].tolist()
         return f"query {query} has no key left in {step.site}, head {head}, and softmax makes NaN of such a row"
     if not step.logsumexp.isfinite().all():
-        _, head, query = _first_index(~step.logsumexp.isfinite())
+        _, head, query = (~step.logsumexp.isfinite()).nonzero()[0].tolist()
         return f"scores of {step.site}, head {head}, query {query}, are too large for their type"
     return ""
-
-
-def _first_index(condition: Tensor) -> list[int]:
-    """Find the indices of the first True in a boolean tensor, one per axis."""
-    return condition.nonzero()[0].tolist()

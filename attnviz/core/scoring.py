@@ -153,11 +153,7 @@ def t5_bucket(distance: Tensor) -> Tensor:
 
 
 def bias_from_json(data: dict[str, Any]) -> Bias:
-    """Create a bias from the output of `Bias.to_json`.
-
-    Raises:
-        InputError: if the kind or a parameter does not exist, or a parameter is out of bounds.
-    """
+    """Create a bias from the output of `Bias.to_json`; raise InputError if no bias has this output."""
     if data == {"bias": "alibi"}:
         return ALiBi()
     if data.get("bias") == "relative" and set(data) <= {"bias", "seed"}:
@@ -223,12 +219,7 @@ class Scoring:
         return tuple(phrases)
 
     def check(self, shape: tuple[int, int, int, int]) -> None:
-        """Refuse a bias that does not fit scores of the given shape, (B, H, Q, K).
-
-        Raises:
-            ShapeError: if the shapes differ, with both shapes.
-            MaskError: if the bias is not floating point, with its dtype.
-        """
+        """Raise ShapeError or MaskError if a bias does not fit scores of the given shape, (B, H, Q, K)."""
         for bias in self.bias:
             if isinstance(bias, Bias):
                 bias.tensor(*shape[1:], rows=slice(0), columns=slice(0))  # raises if the heads differ
@@ -278,11 +269,7 @@ class Scoring:
 
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Refuse query, key and value, (B, n, d) or (B, H, n, d), whose shapes or dtypes differ; nothing is broadcast.
-
-    Raises:
-        ShapeError: if shapes or dtypes do not fit; the message names all three.
-    """
+    """Raise ShapeError unless query, key and value, (B, n, d) or (B, H, n, d), fit without broadcasting."""
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not (query.dim() in (3, 4) and query.dim() == key.dim() == value.dim()):
         raise ShapeError(f"Query, key and value need the same 3 (B, n, d) or 4 (B, H, n, d) axes; given {shapes}.")

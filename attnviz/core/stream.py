@@ -244,7 +244,7 @@ class StreamParts:
     def check(
         self, attention: Tensor, logits: Tensor, name: str, *, real: Tensor | None = None, within: float = CLOSE
     ) -> None:
-        """Check that the parts sum to the whole, and that the readout of the whole equals the logits of the model.
+        """Raise InputError unless the parts sum to `final`, and the readout of `final` gives the logits of the model.
 
         Args:
             attention: sum of the additions of all heads, (B, n, d_model).
@@ -252,9 +252,6 @@ class StreamParts:
             name: name of the model.
             real: positions that are not padding, boolean, (B, n); None for all.
             within: largest difference that counts as rounding, relative to the largest number.
-
-        Raises:
-            InputError: if they differ, with the largest difference, or if all logits are NaN.
         """
         if not logits.isfinite().any():
             raise InputError(f"All logits of '{name}' are NaN or infinite in this run, so they have no parts.")

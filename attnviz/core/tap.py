@@ -111,9 +111,6 @@ class Tap:
                 to compute it as weights @ value.
             query: scaled queries, (B, H, n, d_k).
             key, value: (B, H, n, d_k) and (B, H, n, d_v).
-
-        Raises:
-            InputError: if an edit changes scores, the built-in mask or a pattern, which linear attention does not have.
         """
         sources = donors(self.edits, site)
         self._check_linear(site, sources)
@@ -137,7 +134,7 @@ class Tap:
         return silence(overlay(output, taken), off, off_alone)
 
     def _check_linear(self, site: Site, sources: list[Donor]) -> None:
-        """Raise InputError if an edit cannot act on linear attention."""
+        """Raise InputError if an edit changes scores, the built-in mask or a pattern, which linear attention lacks."""
         wrong = [setting for setting, _ in self.edits.at(site, Scoring()).phrases()]
         wrong += [] if self.edits.own_mask else ["built-in mask"]
         wrong += ["pattern"] if any("query" in donor.tensors or "row" in donor.tensors for donor in sources) else []
@@ -222,11 +219,7 @@ class Tap:
 
 
 def silence(output: Tensor, heads_off: frozenset[int], off_alone: tuple[frozenset[int], ...] = ()) -> Tensor:
-    """Zero the outputs of heads, (B, H, Q, d_v): of `heads_off` in all sentences, and of a further set per sentence.
-
-    Raises:
-        ShapeError: if `off_alone` is not empty and its length is not the batch size.
-    """
+    """Zero the outputs of heads, (B, H, Q, d_v): of `heads_off` in all sentences, and of a further set per sentence."""
     if not heads_off and not off_alone:
         return output
     if off_alone and len(off_alone) != len(output):
@@ -306,9 +299,6 @@ class GradientTap(Tap):
     """Tap that keeps the weights of each call, also of heads that are off, for gradients with respect to them.
 
     It records no steps and ignores dropout.
-
-    Raises:
-        InputError: if the edits take parts from another text, through which the tokens have no gradient.
     """
 
     def __init__(self, edits: Edits = Edits()):

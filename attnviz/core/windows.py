@@ -88,11 +88,7 @@ class WindowGrid:
         return is_open, common_bias.masked_fill(common_bias == -math.inf, 0)
 
     def edits(self, edits: Edits, sentences: int) -> Edits:
-        """Convert edits for the padded picture to edits for its windows, of which the batch has `sentences` · `count`.
-
-        Raises:
-            InputError: if an edit cannot act within windows.
-        """
+        """Convert edits for `sentences` padded pictures to edits for their windows; raise InputError if impossible."""
         if edits.bias or not edits.own_mask or edits.empty_rows == "uniform":
             limits = "no bias can be added, the built-in mask stays, and empty rows cannot be uniform"
             message = f"The model computes attention within windows of a picture: {limits}."

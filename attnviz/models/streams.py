@@ -64,11 +64,7 @@ def model_weights(model: LanguageModel | EncoderDecoder) -> ModelWeights:
 
 
 def stream_of(model: LanguageModel | EncoderDecoder, record: Record, embedded: Embedded) -> Stream:
-    """Compute the residual stream of a record from the outputs of its heads.
-
-    Raises:
-        InputError: if the parts of the stream do not sum to the output of the model.
-    """
+    """Compute the residual stream of a record from the outputs of its heads, and check it against the logits."""
     layers: list[Layer] = [*(model.decoder if isinstance(model, EncoderDecoder) else model.stack).layers]
     weights, feed_forward = model_weights(model), {}
     position = embedded.positions.expand_as(embedded.words)
