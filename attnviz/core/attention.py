@@ -267,12 +267,9 @@ def masked(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def normalize(scores: Tensor, *, logsumexp: Tensor | None = None) -> Tensor:
-    """Turn scores into weights by a softmax over the keys whose score is not -inf. An empty row gives NaN.
+    """Turn masked scores, (..., Q, K), into weights by a softmax over the keys; a row of -inf gives NaN.
 
-    Args:
-        scores: masked scores, (..., Q, K), or any block of rows and columns if `logsumexp` is given.
-        logsumexp: log-sum-exp of the whole rows, (..., Q); needed for blocks with only some of the columns. It is
-            subtracted in two parts to keep its float64 precision even if the scores are float32.
+    A block with only some of the columns also needs the log-sum-exp of the whole rows, (..., Q).
     """
     if logsumexp is None:
         return torch.softmax(scores, -1)
@@ -280,20 +277,19 @@ def normalize(scores: Tensor, *, logsumexp: Tensor | None = None) -> Tensor:
 
 
 def logarithms(scores: Tensor, logsumexp: Tensor) -> Tensor:
-    """Compute log-weights of open cells, (..., Q, K), from scores and the log-sum-exp of the whole rows, (..., Q)."""
+    """Compute log-weights of open cells, (..., Q, K), from scores and the log-sum-exp of the whole rows, (..., Q).
+
+    The log-sum-exp is subtracted in two parts, to keep its float64 precision if the scores are float32.
+    """
     rounded = logsumexp.to(scores.dtype)
     rounding_error = (logsumexp - rounded).to(scores.dtype)
     return (scores - rounded.unsqueeze(-1)).sub_(rounding_error.unsqueeze(-1))
 
 
 def fill_empty(rows: Tensor, empty: Tensor, policy: str, *, keys: int) -> Tensor:
-    """Fill the empty rows of weights by the `empty_rows` policy.
+    """Fill the rows of weights, (..., Q, K), that `empty` marks, (..., Q, 1), by a policy of `scoring.EMPTY_ROWS`.
 
-    Args:
-        rows: weights, (..., Q, K), or any block of rows and columns.
-        empty: booleans that mark empty rows and broadcast to (..., Q, 1).
-        policy: policy from `scoring.EMPTY_ROWS`.
-        keys: number of keys K of the whole rows.
+    The rows may be a block with only some of the columns; `keys` is the number of all keys.
     """
     if not empty.any():
         return rows
@@ -307,7 +303,7 @@ def fill_empty(rows: Tensor, empty: Tensor, policy: str, *, keys: int) -> Tensor
 def window(
     mask: Tensor | Mask | None,
     rows: slice,
-    columns: slice = slice(None),
+    columns: slice = ALL,
     *,
     queries: int | None = None,
     keys: int | None = None,

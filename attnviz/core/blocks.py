@@ -75,10 +75,7 @@ class Blockwise:
 
 
 def is_open(step: Step, rows: range, columns: range, *, sentence: int = 0) -> bool | None:
-    """Whether the mask of a step opens all cells of a block (True) or none (False); None if the cells must be computed.
-
-    See `Mask.is_open`.
-    """
+    """Whether the mask of a step opens all cells of a block (True) or none (False); None if unknown: `Mask.is_open`."""
     if step.mask is None:
         return True
     return step.mask.of_sentence(sentence).is_open(rows, columns) if isinstance(step.mask, Mask) else None

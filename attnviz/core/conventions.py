@@ -67,11 +67,9 @@ def _to_boolean(mask: Tensor, convention: str) -> Tensor:
 
 
 def named(mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...] | None) -> Tensor | Mask | None:
-    """Convert a boolean mask to named rules if they give exactly this mask; else return it. None for an open mask.
+    """Convert a mask, which broadcasts to (B, H, queries, keys), to named rules if these give exactly the same cells.
 
-    Args:
-        mask: booleans, True = may attend, that broadcast to (B, H, queries, keys).
-        lengths: number of tokens per sentence, without padding, if known.
+    Otherwise the mask is returned; None for an open mask. `lengths` are the numbers of tokens per sentence, if known.
     """
     if mask is None or mask.all():
         return None
@@ -83,18 +81,18 @@ def named(mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...]
         candidates.append(_window_rules(mask))
         if documents := _document_rules(mask, queries):
             candidates += [documents, [*documents, Subsequent()]]
+    all_rows = mask.expand(*mask.shape[:2], queries, keys)  # LayoutLM gives one row for all queries
     for rules in candidates:
-        named_mask = reduce(and_, rules + padding) if rules + padding else None
-        if named_mask is not None and _equals_tensor(named_mask, mask, queries, keys):
-            return named_mask
+        if rules + padding:
+            named_mask = reduce(and_, rules + padding)
+            cells = named_mask.tensor(queries, keys).to(mask.device)
+            if cells.shape[0] in (1, mask.shape[0]) and torch.equal(cells.expand_as(all_rows), all_rows):
+                return named_mask
     return mask
 
 
 def _window_rules(mask: Tensor) -> list[Mask]:
-    """Guess sliding-window rules from the number of keys that the last and the first query see.
-
-    An empty list if one of these queries sees no key, which no window gives.
-    """
+    """Guess sliding-window rules from the number of keys that the last and the first query see; none for 0 keys."""
     sees_key = mask.flatten(0, 1).any(0)  # (Q, K): without padding, if one sentence has none
     before, after = int(sees_key[-1].sum()) - 1, int(sees_key[0].sum()) - 1  # a query also sees itself
     if min(before, after) < 0:
@@ -103,20 +101,8 @@ def _window_rules(mask: Tensor) -> list[Mask]:
 
 
 def _document_rules(mask: Tensor, queries: int) -> list[Mask]:
-    """Guess the rule of packed documents: a document begins where a query cannot attend to the position before it.
-
-    An empty list if there is only one document.
-    """
+    """Guess the rule of packed documents, if there are several: each begins where a query cannot see the key before."""
     sees_previous = mask[0, 0].diagonal(-1)  # query 1 and key 0, query 2 and key 1, ...
     starts = (~sees_previous).nonzero().flatten() + 1
     lengths = tuple(end - start for start, end in pairwise([0, *starts.tolist(), queries]))
     return [Documents(lengths)] if len(lengths) > 1 else []
-
-
-def _equals_tensor(rules: Mask, mask: Tensor, queries: int, keys: int) -> bool:
-    """Whether named rules give exactly a boolean mask, which broadcasts to (B, H, queries, keys)."""
-    named_mask = rules.tensor(queries, keys).to(mask.device)
-    if named_mask.shape[0] not in (1, mask.shape[0]):  # padding for another number of sentences
-        return False
-    mask = mask.expand(*mask.shape[:2], queries, keys)  # LayoutLM gives one row for all queries
-    return torch.equal(named_mask.expand_as(mask), mask)

@@ -76,10 +76,7 @@ def without_surrogates(text: str) -> str:
 
 
 def file_stem(*parts: object, end: str = "") -> str:
-    """Build a file name without extension, "story-layer-0-head-1", that is safe in every file system.
-
-    It consists of ASCII letters, digits and hyphens. If it is too long, the `parts` are cut and `end` stays.
-    """
+    """Build a file name without extension from ASCII letters, digits and hyphens; if too long, cut it before `end`."""
     end = _join_with_hyphens([end])[:LONGEST_END].rstrip("-")
     longest_start = LONGEST_NAME - len(end) - 1 if end else LONGEST_NAME
     start = _join_with_hyphens(parts)[:longest_start].rstrip("-")

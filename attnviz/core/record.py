@@ -136,10 +136,7 @@ class Step:
     def reasons(
         self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
     ) -> tuple[tuple[Reason, ...], Tensor]:
-        """Reasons why cells of one head are blocked, and the number of the reason per cell; see `Mask.reasons`.
-
-        If the mask is a tensor, the only reason is "the model's mask".
-        """
+        """Reasons why cells of one head are blocked, and their numbers per cell; see `Mask.reasons`."""
         self._area(head, sentence)  # raises InputError
         if isinstance(self.mask, Mask):
             return self.mask.reasons(*self.shape[2:], sentence=sentence, rows=rows, columns=columns)

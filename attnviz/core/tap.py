@@ -143,12 +143,10 @@ class Tap:
             raise InputError(f"{what}. Switch heads off, add a mask, or choose a layer with softmax attention.")
 
     def _compute_linear(self, step: Step) -> tuple[Tensor, Tensor]:
-        """Compute weights @ value of linear attention, and its log-sum-exp: 0, or -inf for a query without open keys.
-
-        The rows are computed in blocks; if the weights are kept for gradients, all at once.
-        """
+        """Compute weights @ value of linear attention, and its log-sum-exp: 0, or -inf for a query with no key left."""
         queries, keys = step.shape[2:]
-        block_size = queries if self.attention is not None else max(1, BLOCK // max(1, keys))
+        keeps_weights = self.attention is not None  # of all rows, as one tensor
+        block_size = queries if keeps_weights else max(1, BLOCK // max(1, keys))
         outputs, logsumexps = [], []
         for start in range(0, queries, block_size):
             rows = slice(start, min(start + block_size, queries))
@@ -158,7 +156,7 @@ class Tap:
             if allowed is not None:
                 weights = weights.masked_fill(~allowed, 0)
                 logsumexp = logsumexp.masked_fill(~allowed.any(-1), -torch.inf)
-            if self.attention is not None:
+            if keeps_weights:
                 self.attention[step.site] = weights if weights.requires_grad else weights.requires_grad_()
             outputs.append((weights @ step.value.to(weights.dtype)).to(step.value.dtype))
             logsumexps.append(logsumexp)

@@ -250,11 +250,7 @@ class Mask(ABC):
 
     @property
     def text(self) -> str:
-        """Text from which `attnviz.mask` makes an equal mask: "window(4, 1)", "padding(5, 3, left=5)".
-
-        Raises:
-            MaskError: if the mask is not a rule with a name, or a parameter is below the minimum of its rule.
-        """
+        """Text from which `attnviz.mask` makes an equal mask: "padding(5, 3, left=5)"; raise MaskError if none does."""
         names = [parameter.name for parameter in self.parameters()]
         if not getattr(self, "keyword", "") or (is_dataclass(self) and [f.name for f in fields(self)] != names):
             raise MaskError(f"The mask '{self}' has no text: it is not a rule with a name.")

@@ -149,7 +149,7 @@ class MaskParser:
         if self._take(r"\("):
             while not self._take(r"\)"):
                 self._argument(rule, values)
-                if not self._take(",") and not re.match(r"\s*\)", self.text[self.index :]):
+                if not self._take(",") and not self.text.startswith(")", self._start()):
                     self._refuse(f"a comma or a parenthesis is missing; write {form(rule)}")
         if missing := [p.name for p in rule.parameters() if p.required and p.name not in values]:
             self._refuse(f"{quoted(rule.keyword)} needs {quoted(missing[0])}; write {form(rule)}", start)
@@ -159,10 +159,7 @@ class MaskParser:
             self._refuse(str(error).rstrip("."), start)
 
     def _argument(self, rule: type[Mask], values: dict[str, Any]) -> None:
-        """Parse one argument, by position or by name, and store it in `values`.
-
-        A list without brackets is stored as a list, to which the next arguments are appended; all else is final.
-        """
+        """Parse one argument, by position or by name, into `values`. To a list, the next arguments may be appended."""
         start = self._start()
         name = self._take(r"[A-Za-z_]\w*(?=\s*=)")
         unset = [p for p in rule.parameters() if p.name not in values or isinstance(values[p.name], list)]
@@ -278,10 +275,7 @@ class Stack:
 
     @property
     def text(self) -> str:
-        """The stack as text for `stack_from_text`: "(causal | prefix(3)) & off: ~window(2)", or "none".
-
-        The text omits the join of the first entry; parsing it gives the default join of the rule.
-        """
+        """Text for `stack_from_text`, "(causal | prefix(3)) & off: ~window(2)" or "none"; omits the first join."""
         text, last_join = "", "and"
         for entry in self.entries:
             if not text:
