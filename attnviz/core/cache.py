@@ -65,7 +65,10 @@ class BoundedCache(Generic[Value]):
         return tuple(evicted)  # large values are freed after this, outside of the lock
 
     def free(self, size: int) -> tuple[Hashable, ...]:
-        """Evict the least recently used values until `size` bytes are free, or none if all are smaller; return keys."""
+        """Evict the least recently used values until `size` bytes are free, and return their keys.
+
+        If all values together are smaller than `size`, none is evicted.
+        """
         with self._lock:
             evicted = self._evict(self.bytes - size) if size <= self.bytes else {}
         return tuple(evicted)
@@ -120,7 +123,7 @@ class BoundedCache(Generic[Value]):
         return value
 
     def _evict(self, most_bytes: int | None = None) -> dict[Hashable, tuple[Value, int]]:
-        """Evict the least recently used values down to `most_bytes`, by default all unreserved bytes; needs the lock."""
+        """Evict the least recently used values down to `most_bytes`, by default the unreserved bytes; needs the lock."""
         if most_bytes is None:
             most_bytes = self.most_bytes - sum(pending.reserved for pending in self._pending.values())
         evicted, size = {}, self.bytes

@@ -92,7 +92,7 @@ def named(mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...]
 
 
 def _window_rules(mask: Tensor) -> list[Mask]:
-    """Guess sliding-window rules from the number of keys that the last and the first query see; none for 0 keys."""
+    """Guess sliding-window rules from how many keys the last and the first query see; empty if one sees no key."""
     sees_key = mask.flatten(0, 1).any(0)  # (Q, K): without padding, if one sentence has none
     before, after = int(sees_key[-1].sum()) - 1, int(sees_key[0].sum()) - 1  # a query also sees itself
     if min(before, after) < 0:
