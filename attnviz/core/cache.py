@@ -123,7 +123,7 @@ class BoundedCache(Generic[Value]):
         return value
 
     def _evict(self, most_bytes: int | None = None) -> dict[Hashable, tuple[Value, int]]:
-        """Evict the least recently used values down to `most_bytes`, by default the unreserved bytes; needs the lock."""
+        """Evict the least recently used values down to a size, by default the unreserved bytes. Needs the lock."""
         if most_bytes is None:
             most_bytes = self.most_bytes - sum(pending.reserved for pending in self._pending.values())
         evicted, size = {}, self.bytes
