@@ -14,7 +14,7 @@ def linear_of(linear: nn.Linear) -> Linear:
     return Linear(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
 
 
-class Watching(Tap):
+class InputTap(Tap):
     """A tap that also keeps, for each call, the attention layer and the inputs of its query and key projections."""
 
     def __init__(self, edits: Edits = Edits()):
@@ -73,7 +73,7 @@ class MultiHeadAttention(nn.Module):
                 expected = f"(B, n, d_model) with d_model = {self.w_q.in_features}"
                 raise ShapeError(f"The {name} has shape {tuple(tensor.shape)}; it must be {expected}.")
         tap = Tap(keep=False) if tap is None else tap
-        if isinstance(tap, Watching):
+        if isinstance(tap, InputTap):
             tap.calls[site] = self, query, key
         q, k, v = self._split(self.w_q(query)), self._split(self.w_k(key)), self._split(self.w_v(value))
         heads = tap.attend(q, k, v, site=site, mask=mask)
