@@ -111,7 +111,7 @@ class Step:
 
     def output(self, head: int, rows: slice = ALL, *, sentence: int = 0) -> Tensor:
         """Output of one head before W^O, (rows, d_v): weights @ value or the taken output; zeros if the head is off."""
-        self._area(head, sentence)  # raises InputError
+        self._area(head, sentence)  # raises InputError for a wrong number
         if self.is_off(head, sentence=sentence):
             return self.value.new_zeros(len(range(self.shape[2])[rows]), self.value.shape[-1])
         weights = self.weights(head, rows, sentence=sentence)
@@ -130,14 +130,14 @@ class Step:
 
     def empty_queries(self, head: int, *, sentence: int = 0) -> Tensor:
         """Mark the queries that have no key left, boolean, (Q,)."""
-        self._area(head, sentence)  # raises InputError
+        self._area(head, sentence)  # raises InputError for a wrong number
         return self.logsumexp[sentence, head] == -math.inf
 
     def reasons(
         self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
     ) -> tuple[tuple[Reason, ...], Tensor]:
         """Reasons why cells of one head are blocked, and their numbers per cell; see `Mask.reasons`."""
-        self._area(head, sentence)  # raises InputError
+        self._area(head, sentence)  # raises InputError for a wrong number
         if isinstance(self.mask, Mask):
             return self.mask.reasons(*self.shape[2:], sentence=sentence, rows=rows, columns=columns)
         reasons = () if self.mask is None else (Reason.of({0: "the model's mask"}),)

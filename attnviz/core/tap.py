@@ -223,7 +223,7 @@ def silence(output: Tensor, heads_off: frozenset[int], off_alone: tuple[frozense
     if off_alone and len(off_alone) != len(output):
         raise ShapeError(f"Heads are off for each of {len(off_alone)} sentence(s); the batch has {len(output)}.")
     off = torch.zeros(max(1, len(off_alone)), output.shape[1], dtype=torch.bool, device=output.device)
-    for sentence, heads in enumerate(off_alone or [frozenset()]):
+    for sentence, heads in enumerate(off_alone or [frozenset()]):  # one row stands for all sentences
         off[sentence, [head for head in heads_off | heads if head < output.shape[1]]] = True
     return output.masked_fill(off[:, :, None, None], 0)
 

@@ -94,6 +94,7 @@ class Subword:
         self._encoder.encode_special_tokens = True  # a typed "<pad>" is text
 
     def encode(self, text: str) -> tuple[Token, ...]:
+        """Cut a text into words and pieces of words; a piece that continues a word is `joined`."""
         encoding = self._encoder.encode(without_surrogates(text), add_special_tokens=False)
         tokens, previous_word = [], None
         for id, (start, end), word in zip(encoding.ids, encoding.offsets, encoding.word_ids, strict=True):

@@ -297,7 +297,8 @@ class Stack:
 
     def moved(self, index: int, to: int) -> "Stack":
         """Return a stack with one entry moved to another index; all others keep their order."""
-        self._check(index), self._check(to)
+        self._check(index)
+        self._check(to)
         others = self.removed(index).entries
         return Stack((*others[:to], self.entries[index], *others[to:]))
 

@@ -144,6 +144,7 @@ class Symbol:
         return (self * 2**32 + key).is_in(cells)
 
     def size(self) -> "Symbol":
+        """Write the length of a list, in JavaScript."""
         return self.derive(f"{self.text}.length")
 
 
