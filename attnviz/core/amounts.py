@@ -5,13 +5,15 @@ import re
 
 
 def percent(share: float, digits: int = 1) -> str:
-    """Format a share in percent; a share just above 0 or below 1 gets "<" or ">" and is not rounded to 0 % or 100 %."""
-    smallest = 10 ** -(digits + 2)
+    """Format a share from 0 to 1 in percent: "12.3%"; close to 0 or 1 "<0.1%" or ">99.9%", not "0.0%" or "100.0%"."""
     if not math.isfinite(share):
         return _format_not_finite(share)
+    smallest = 10 ** -(digits + 2)  # the smallest share that can be written: 0.1% with one digit
     if 0 < share < smallest / 2:
         return f"<{smallest:.{digits}%}"
-    return f">{1 - smallest:.{digits}%}" if 1 - smallest / 2 <= share < 1 else f"{share:.{digits}%}"
+    if 1 - smallest / 2 <= share < 1:
+        return f">{1 - smallest:.{digits}%}"
+    return f"{share:.{digits}%}"
 
 
 def size(count: float) -> str:
@@ -23,20 +25,21 @@ def size(count: float) -> str:
 
 
 def decimals(number: float, digits: int) -> str:
-    """Format a number with `digits` digits after the point; a smaller positive number becomes "<0.01"."""
-    if number != number:
+    """Format a number with `digits` digits after the point; a positive number that rounds to 0 becomes "<0.01"."""
+    if math.isnan(number):
         return "NaN"
     smallest = 10.0**-digits
     return f"<{smallest:g}" if 0 < number < smallest / 2 else f"{number:.{digits}f}"
 
 
 def digits(value: float) -> str:
-    """Format a number with four digits after the point; very large and very small numbers with an exponent."""
+    """Format a number with four digits after the point, "0.1250"; very large or small ones as "1.25e−07"."""
     value = float(value)
     if not math.isfinite(value):
         return _format_not_finite(value)
-    plain = value == 0 or 1e-4 <= abs(value) < 1e5
-    return (f"{value + 0.0:.4f}" if plain else f"{value:.2e}").replace("-", "−")
+    needs_exponent = value != 0 and not 1e-4 <= abs(value) < 1e5
+    text = f"{value:.2e}" if needs_exponent else f"{value:z.4f}"  # z: no sign before 0
+    return text.replace("-", "−")
 
 
 def rounding(difference: float) -> str:
@@ -50,26 +53,28 @@ NOISE = 1e-4
 """Share of a sum below which a remainder counts as rounding."""
 
 
-def remainder(left: float, whole: float) -> str:
-    """Format the rest `left` of a sum `whole`; "0 (rounding)" if it is so small that it depends on the processor."""
-    return "0 (rounding)" if abs(left) <= NOISE * max(1.0, abs(whole)) else digits(left)
+def remainder(difference: float, total: float) -> str:
+    """Format the part of `total` that no known term explains; "0 (rounding)" if it is not above rounding errors."""
+    return "0 (rounding)" if abs(difference) <= NOISE * max(1.0, abs(total)) else digits(difference)
 
 
 def in_cell(value: float, short: bool = False) -> str:
-    """Format a number for a cell of a map with three digits, or two if the cell is narrow."""
+    """Format a number for a cell of a map: "0.12", "12.3", "123", "1e+04"; if `short`, with one decimal less."""
     value = float(value)
     if not math.isfinite(value):
         return _format_not_finite(value)
-    amount = abs(value)
-    value = 0.0 if amount < 0.005 else value
-    decimals = sum(amount < limit for limit in (9.995, 99.95))
-    plain = f"{value:z.{max(0, decimals - short)}f}"  # a number that rounds to 0 has no sign
-    return (plain if amount < 1e4 else f"{value:.0e}").replace("-", "−")
+    if abs(value) >= 1e4:
+        return f"{value:.0e}".replace("-", "−")
+    num_decimals = 2
+    if abs(value) >= 9.995:  # from here on, it rounds to "10.0"
+        num_decimals = 1 if abs(value) < 99.95 else 0
+    num_decimals = max(0, num_decimals - short)
+    return f"{value:z.{num_decimals}f}".replace("-", "−")  # z: no sign before 0
 
 
-def written(value: float, form: str) -> str:
-    """Format a number by a format specification, such as ".4f"; also NaN and infinity."""
-    return format(value, form) if math.isfinite(value) else _format_not_finite(value)
+def written(value: float, specification: str) -> str:
+    """Format a number by a format specification of Python, such as ".4f"; NaN and infinity as "NaN", "∞" and "−∞"."""
+    return format(value, specification) if math.isfinite(value) else _format_not_finite(value)
 
 
 def counted(number: int, noun: str) -> str:

@@ -25,13 +25,13 @@ from attnviz.core.scoring import ALL, Area, Bias, Scoring, check_broadcast, chec
 BLOCK = 2**19
 """Number of scores that `attend` holds at once: 2 MB of float32, which fit in the cache of a processor."""
 
-ROWS = 64
+MIN_ROWS = 64
 """Minimum number of queries in a block: in smaller blocks, rereading the keys takes up to half of the time."""
 
-ON_DEVICE = 2**22
-"""Maximum number of scores in a block, and their number on a GPU, where every block costs a kernel launch."""
+LARGEST_BLOCK = 2**22
+"""Maximum number of scores in a block; on a GPU, the usual number, because every block costs a kernel launch."""
 
-STRETCH = 2048
+SPAN_STEP = 2048
 """Number of keys per block in the search for keys that a named mask blocks for all queries."""
 
 LONG = 4096
@@ -81,21 +81,21 @@ def scaled_dot_product_attention(
         settings = replace(settings, bias=tuple(map(_add_head_axis, settings.bias)))
         query, key, value, mask = map(_add_head_axis, (query, key, value, mask))
     output, weights, empty, nan = _attend_whole(query, key, value, mask, settings, dropout_p)
-    for kind, rows in (("empty", empty), ("nan", nan)):
-        if rows.any():
-            indices = rows.squeeze(-1).nonzero()
-            first = tuple(map(tuple, indices[:1000].tolist()))
-            warnings.warn(AttentionWarning(kind, first, len(indices), settings.empty_rows), stacklevel=2)
+    for kind, is_odd_row in (("empty", empty), ("nan", nan)):
+        if is_odd_row.any():
+            indices = is_odd_row.squeeze(-1).nonzero()  # (rows, 3): batch, head, query
+            first_rows = tuple(tuple(index) for index in indices[:1000].tolist())
+            warnings.warn(AttentionWarning(kind, first_rows, len(indices), settings.empty_rows), stacklevel=2)
     return (output.squeeze(1), weights.squeeze(1)) if has_one_head else (output, weights)
 
 
-def _add_head_axis(value: Tensor | Mask | Bias | None) -> Tensor | Mask | Bias | None:
-    """Add a head axis: (B, n, d) -> (B, 1, n, d); named masks and biases, and those of (Q, K), stay unchanged."""
-    if not isinstance(value, Tensor) or value.dim() == 2:
-        return value
-    if value.dim() != 3:
-        raise ShapeError(f"The query has 3 axes (B, n, d); the mask or bias has shape {tuple(value.shape)}.")
-    return value.unsqueeze(1)
+def _add_head_axis(argument: Tensor | Mask | Bias | None) -> Tensor | Mask | Bias | None:
+    """Add a head axis to a tensor: (B, n, d) -> (B, 1, n, d). Tensors (Q, K), named masks and None stay unchanged."""
+    if not isinstance(argument, Tensor) or argument.dim() == 2:
+        return argument
+    if argument.dim() != 3:
+        raise ShapeError(f"The query has 3 axes (B, n, d); the mask or bias has shape {tuple(argument.shape)}.")
+    return argument.unsqueeze(1)
 
 
 def attend(
@@ -110,9 +110,6 @@ def attend(
     Returns:
         The output, (B, H, Q, d_v), and the log-sum-exp of each row of masked scores, (B, H, Q), float64: -inf for an
         empty row, NaN for a row with NaN.
-
-    Raises:
-        Canceled: if the run was canceled; see `core.progress`.
     """
     _check(query, key, value, mask, scoring)
     (batch, heads, queries, _), keys = query.shape, key.shape[2]
@@ -120,26 +117,28 @@ def attend(
     logsumexp = query.new_empty(batch, heads, queries, dtype=torch.float64)
     needs_gradients = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
     in_tiles = keys > LONG and not needs_gradients
-    block_size = BLOCK if query.device.type == "cpu" else ON_DEVICE
+    block_size = BLOCK if query.device.type == "cpu" else LARGEST_BLOCK
     blocks = _split_blocks(batch, heads, queries, keys, block_size, in_tiles=in_tiles)
     attend_block = _attend_in_tiles if in_tiles else _attend_rows
-    for i, area in enumerate(blocks, 1):
-        output[area[:3]], logsumexp[area[:3]] = attend_block(query, key, value, mask, scoring, area)
-        tell(i / len(blocks))
+    for num_done, area in enumerate(blocks, 1):
+        rows = (area.sentences, area.heads, area.rows)
+        output[rows], logsumexp[rows] = attend_block(query, key, value, mask, scoring, area)
+        tell(num_done / len(blocks))
     return output, logsumexp
 
 
-def _split_blocks(batch: int, heads: int, queries: int, keys: int, held: int, *, in_tiles: bool) -> list[Area]:
-    """Split the scores, (batch, heads, queries, keys), into blocks of about `held` scores.
+def _split_blocks(batch: int, heads: int, queries: int, keys: int, block_size: int, *, in_tiles: bool) -> list[Area]:
+    """Split scores, (batch, heads, queries, keys), into blocks of whole rows with about `block_size` scores each.
 
     A block has all heads of several sentences, or of some rows of one sentence; with `in_tiles`, TILE rows of one head.
     """
     if in_tiles:
         num_sentences, num_rows, head_slices = 1, TILE, [slice(head, head + 1) for head in range(heads)]
     else:
-        row_size = max(1, heads * keys)
-        num_sentences = max(1, held // (row_size * max(1, queries)))
-        num_rows, head_slices = max(1, held // row_size, min(ROWS, ON_DEVICE // row_size)), [ALL]
+        row_size = max(1, heads * keys)  # scores of one query in all heads
+        min_rows = min(MIN_ROWS, LARGEST_BLOCK // row_size)
+        num_rows, head_slices = max(1, block_size // row_size, min_rows), [ALL]
+        num_sentences = max(1, block_size // (row_size * max(1, queries)))
     return [
         Area(slice(first, first + num_sentences), head_slice, slice(start, min(start + num_rows, queries)))
         for first in range(0, batch, num_sentences)
@@ -151,15 +150,16 @@ def _split_blocks(batch: int, heads: int, queries: int, keys: int, held: int, *,
 def _attend_rows(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | Mask | None, scoring: Scoring, area: Area
 ) -> tuple[Tensor, Tensor]:
-    """Compute the output and the log-sum-exp of a block, all heads and some rows, from all its scores at once."""
+    """Compute the output and the log-sum-exp of some rows of all heads, with all scores of these rows in memory."""
     queries, keys = query.shape[2], key.shape[2]
     columns = ALL
-    if isinstance(mask, Mask) and scoring.empty_rows in ("zero", "error"):  # others give empty rows weights on all keys
-        span = mask.span(range(queries)[area.rows], range(keys), STRETCH)
-        columns = slice(span.start, span.stop)
+    if isinstance(mask, Mask) and scoring.empty_rows in ("zero", "error"):  # no row has weight on blocked keys
+        reached_keys = mask.span(range(queries)[area.rows], range(keys), SPAN_STEP)
+        columns = slice(reached_keys.start, reached_keys.stop)
     allowed = window(mask, area.rows, columns, queries=queries, keys=keys)
-    allowed = None if allowed is None else Area(area.sentences).of(allowed)
-    allowed = None if allowed is None or allowed.all() else allowed
+    if allowed is not None:
+        allowed = Area(area.sentences).of(allowed)
+        allowed = None if allowed.all() else allowed  # spares `masked` a copy of the scores
     scores = masked(scoring.scores(query, key, area._replace(columns=columns)), allowed)
     weights, empty, _ = _weights_and_row_flags(scores)
     logsumexp = torch.full(weights.shape[:-1], -math.inf, dtype=torch.float64, device=weights.device)
@@ -175,35 +175,36 @@ def _attend_in_tiles(
 ) -> tuple[Tensor, Tensor]:
     """Compute the output and the log-sum-exp of some rows of one head, (1, 1, rows, ...), tile by tile along the keys.
 
-    Per row it keeps a running maximum of the scores, and relative to it the sums of exp(score) and exp(score) · value.
-    Fully blocked tiles are skipped.
+    As in FlashAttention, each row keeps the largest score m so far, and the sums over all keys so far of exp(score - m)
+    and exp(score - m) · value; both sums are rescaled when m grows. Fully blocked tiles are skipped.
     """
+    queries, keys = query.shape[2], key.shape[2]
+    positions = range(queries)[area.rows]
     values = value[area.sentences, area.heads]
     values = values.to(torch.promote_types(value.dtype, torch.float32))
-    top = values.new_full((1, 1, len(range(query.shape[2])[area.rows]), 1), -math.inf)
-    total, output = top.new_zeros(top.shape), top.new_zeros(*top.shape[:3], values.shape[-1])
-    queries, keys = query.shape[2], key.shape[2]
+    largest = values.new_full((1, 1, len(positions), 1), -math.inf)
+    total, output = torch.zeros_like(largest), values.new_zeros(1, 1, len(positions), values.shape[-1])
     for start in range(0, keys, TILE):
         columns = slice(start, min(start + TILE, keys))
-        ranges = range(queries)[area.rows], range(keys)[columns]
-        if isinstance(mask, Mask) and len(ranges[0]) and mask.is_open(*ranges) is False:
+        if isinstance(mask, Mask) and positions and mask.is_open(positions, range(keys)[columns]) is False:
             continue
         allowed = window(mask, area.rows, columns, queries=queries, keys=keys)
-        allowed = allowed if allowed is None else Area(area.sentences, area.heads).of(allowed)
+        if allowed is not None:
+            allowed = Area(area.sentences, area.heads).of(allowed)
         scores = masked(scoring.scores(query, key, area._replace(columns=columns)), allowed)
-        old_top, top = top, torch.maximum(top, scores.amax(-1, keepdim=True))
-        base = top.masked_fill(top == -math.inf, 0)  # rows without an open key so far
+        old_largest, largest = largest, torch.maximum(largest, scores.amax(-1, keepdim=True))
+        base = largest.masked_fill(largest == -math.inf, 0)  # 0 for rows without an open key so far: -inf - -inf is NaN
         weights = exp_in_place(scores.sub_(base))
-        shrink = torch.exp(old_top - base)
-        total = total * shrink + weights.sum(-1, keepdim=True)
-        output = output * shrink + weights @ values[:, :, columns]
-    empty = top == -math.inf
-    logsumexp = (top.double() + total.double().log()).masked_fill(empty, -math.inf)
-    filled = fill_empty(output / total, empty, "nan" if scoring.empty_rows == "nan" else "zero", keys=1)
+        rescale = torch.exp(old_largest - base)
+        total = total * rescale + weights.sum(-1, keepdim=True)
+        output = output * rescale + weights @ values[:, :, columns]
+    empty = largest == -math.inf
+    logsumexp = (largest.double() + total.double().log()).masked_fill(empty, -math.inf)
+    output = (output / total).masked_fill(empty, math.nan if scoring.empty_rows == "nan" else 0.0)
     if scoring.empty_rows in ("uniform", "error") and empty.any():
         weight = fill_empty(torch.zeros_like(total), empty, scoring.empty_rows, keys=keys)
-        filled = filled.where(~empty, weight * values.sum(2, keepdim=True))
-    return filled.to(value.dtype), logsumexp.squeeze(-1)
+        output = output.where(~empty, weight * values.sum(2, keepdim=True))
+    return output.to(value.dtype), logsumexp.squeeze(-1)
 
 
 def exp_in_place(logarithms: Tensor) -> Tensor:
@@ -214,7 +215,8 @@ def exp_in_place(logarithms: Tensor) -> Tensor:
     lowest = math.ceil(math.log(torch.finfo(logarithms.dtype).tiny))
     if not logarithms.numel() or not logarithms.amin() < lowest:
         return logarithms.exp_()
-    return F.threshold_(logarithms.clamp_(min=lowest).exp_(), 1.001 * math.exp(lowest), 0.0)
+    limit = 1.001 * math.exp(lowest)  # just above the exp of clamped arguments, so that these become 0
+    return F.threshold_(logarithms.clamp_(min=lowest).exp_(), limit, 0.0)
 
 
 def attention_output(
@@ -228,18 +230,19 @@ def attention_output(
 ) -> Tensor:
     """Compute only the output, (B, H, Q, d_v), with PyTorch's fused kernel, for training and sweeps; has gradients.
 
-    The arguments are those of `scaled_dot_product_attention`, (B, H, n, d). The kernel has no softcap; with a
-    softcap, or if empty rows of a mask or bias are not zero, the weights are computed explicitly.
+    The arguments are those of `scaled_dot_product_attention`, (B, H, n, d). The kernel has no softcap, and gives empty
+    rows zeros; for a softcap or another policy, the weights are computed explicitly.
     """
-    fills_rows = scoring.empty_rows != "zero" and not (mask is None and not scoring.bias and key.shape[2])
-    if scoring.softcap is not None or fills_rows:
+    may_have_empty_rows = mask is not None or bool(scoring.bias) or not key.shape[2]
+    if scoring.softcap is not None or (scoring.empty_rows != "zero" and may_have_empty_rows):
         return _attend_whole(query, key, value, mask, scoring, dropout_p)[0]
     _check(query, key, value, mask, scoring, dropout_p)
-    allowed = window(mask, ALL, queries=query.shape[2], keys=key.shape[2])
+    attn_mask = window(mask, ALL, queries=query.shape[2], keys=key.shape[2])
     bias = scoring.added(query, key)
-    added = allowed if bias is None else masked((bias / scoring.temperature).to(query.dtype), allowed)
-    scale = (query.shape[-1] ** -0.5 if scoring.scale is None else scoring.scale) / scoring.temperature
-    return F.scaled_dot_product_attention(query, key, value, added, dropout_p, scale=scale)
+    if bias is not None:
+        attn_mask = masked((bias / scoring.temperature).to(query.dtype), attn_mask)
+    scale = query.shape[-1] ** -0.5 if scoring.scale is None else scoring.scale
+    return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, scale=scale / scoring.temperature)
 
 
 def attention_weights(
@@ -252,24 +255,21 @@ def attention_weights(
     Returns:
         The weights, (B, H, Q, K), and two boolean tensors, empty rows and NaN rows, (B, H, Q, 1).
     """
-    _check(query, key, key, mask, scoring)
+    _check(query, key, key, mask, scoring)  # there are no values; the keys stand for them
     allowed = window(mask, ALL, queries=query.shape[2], keys=key.shape[2])
     weights, empty, nan = _weights_and_row_flags(masked(scoring.scores(query, key), allowed))
     return fill_empty(weights, empty, scoring.empty_rows, keys=key.shape[2]), empty, nan
 
 
 def masked(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Replace the scores of blocked cells by -inf."""
+    """Replace the scores of blocked cells by -inf; None as mask blocks nothing."""
     return scores if mask is None else scores.where(mask, -math.inf)
 
 
 def normalize(scores: Tensor, *, logsumexp: Tensor | None = None) -> Tensor:
-    """Turn scores into weights by a softmax over the keys whose score is not -inf. An empty row gives NaN.
+    """Turn masked scores, (..., Q, K), into weights by a softmax over the keys; a row of -inf gives NaN.
 
-    Args:
-        scores: masked scores, (..., Q, K), or any block of rows and columns if `logsumexp` is given.
-        logsumexp: log-sum-exp of the whole rows, (..., Q); needed for blocks with only some of the columns. It is
-            subtracted in two parts to keep its float64 precision even if the scores are float32.
+    A block with only some of the columns also needs the log-sum-exp of the whole rows, (..., Q).
     """
     if logsumexp is None:
         return torch.softmax(scores, -1)
@@ -277,20 +277,19 @@ def normalize(scores: Tensor, *, logsumexp: Tensor | None = None) -> Tensor:
 
 
 def logarithms(scores: Tensor, logsumexp: Tensor) -> Tensor:
-    """Compute log-weights of open cells, (..., Q, K), from scores and the log-sum-exp of the whole rows, (..., Q)."""
+    """Compute log-weights of open cells, (..., Q, K), from scores and the log-sum-exp of the whole rows, (..., Q).
+
+    The log-sum-exp is subtracted in two parts, to keep its float64 precision if the scores are float32.
+    """
     rounded = logsumexp.to(scores.dtype)
-    remainder = (logsumexp - rounded).to(scores.dtype)
-    return (scores - rounded.unsqueeze(-1)).sub_(remainder.unsqueeze(-1))
+    rounding_error = (logsumexp - rounded).to(scores.dtype)
+    return (scores - rounded.unsqueeze(-1)).sub_(rounding_error.unsqueeze(-1))
 
 
 def fill_empty(rows: Tensor, empty: Tensor, policy: str, *, keys: int) -> Tensor:
-    """Fill the empty rows of weights by the `empty_rows` policy.
+    """Fill the rows of weights, (..., Q, K), that `empty` marks, (..., Q, 1), by a policy of `scoring.EMPTY_ROWS`.
 
-    Args:
-        rows: weights, (..., Q, K), or any block of rows and columns.
-        empty: booleans that mark empty rows and broadcast to (..., Q, 1).
-        policy: policy from `scoring.EMPTY_ROWS`.
-        keys: number of keys K of the whole rows.
+    The rows may be a block with only some of the columns; `keys` is the number of all keys.
     """
     if not empty.any():
         return rows
@@ -304,20 +303,22 @@ def fill_empty(rows: Tensor, empty: Tensor, policy: str, *, keys: int) -> Tensor
 def window(
     mask: Tensor | Mask | None,
     rows: slice,
-    columns: slice = slice(None),
+    columns: slice = ALL,
     *,
     queries: int | None = None,
     keys: int | None = None,
 ) -> Tensor | None:
-    """Cut rows and columns out of a mask or bias; axes of size 1 of a tensor stay as they are.
+    """Cut rows and columns out of a mask, as a boolean tensor that broadcasts to (B, H, rows, columns).
 
-    Returns None if there is no mask, and if a named mask blocks no cell of the window.
+    A named mask needs the numbers of all `queries` and `keys`. None if there is no mask, or if a named mask blocks no
+    cell of the window.
     """
     if mask is None:
         return None
     if isinstance(mask, Mask):
-        ranges = range(*rows.indices(queries)), range(*columns.indices(keys))
-        if all(len(positions) and positions.step > 0 for positions in ranges) and mask.is_open(*ranges):
+        ranges = range(queries)[rows], range(keys)[columns]
+        can_ask = all(positions and positions.step > 0 for positions in ranges)  # `is_open` needs ascending ranges
+        if can_ask and mask.is_open(*ranges):
             return None
         return mask.tensor(queries, keys, rows=rows, columns=columns)
     return Area(rows=rows, columns=columns).of(mask)
@@ -360,11 +361,11 @@ def _check(
 def _weights_and_row_flags(masked_scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Compute the weights and two boolean tensors, (B, H, Q, 1): rows without an open key, and other rows with NaN."""
     weights = normalize(masked_scores)
-    if not weights.shape[-1]:
+    if not weights.shape[-1]:  # there are no keys
         empty = torch.ones_like(weights.sum(-1, keepdim=True), dtype=torch.bool)
         return weights, empty, ~empty
-    broken = weights[..., :1].isnan()
-    if not broken.any():
-        return weights, broken, broken
+    has_nan = weights[..., :1].isnan()  # one key suffices: softmax makes NaN of a whole row
+    if not has_nan.any():
+        return weights, has_nan, has_nan
     empty = (masked_scores == -math.inf).all(-1, keepdim=True)
-    return weights, empty, broken & ~empty
+    return weights, empty, has_nan & ~empty

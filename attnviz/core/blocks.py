@@ -15,37 +15,44 @@ class Blockwise:
     """Computes weights of some heads block by block; all blocks share one buffer.
 
     Queries are extended by -logsumexp and keys by 1, so that one matrix product gives the logarithms of the weights
-    without a subtraction per cell. Weights near the smallest normal number of their dtype (below 2e-38 in float32)
-    become 0. Empty rows, linear attention, and scores with bias or softcap, are computed by `Step.weights`.
+    without a subtraction per cell; in two columns, so that the float64 precision of the log-sum-exp is kept. Weights
+    near the smallest normal number of their dtype (below 2e-38 in float32) become 0. Empty rows, linear attention, and
+    scores with bias or softcap, are computed by `Step.weights`.
     """
 
     def __init__(self, step: Step, heads: Sequence[int], *, sentence: int = 0):
         self.step, self.heads, self.sentence = step, list(heads), sentence
         self._buffer = torch.empty(0)
-        self._longest = math.inf  # largest norm of a key; infinite if the matrix product cannot be used
+        self._largest_norm = math.inf  # of a key; infinite if the matrix product cannot be used
         if step.scoring.is_linear and step.mixing == "softmax" and step.key.shape[2]:
             key = step.key[sentence, self.heads]
             key = key.to(torch.promote_types(key.dtype, torch.float32))
-            self._longest = float(key.norm(dim=-1).max())
+            self._largest_norm = float(key.norm(dim=-1).max())
             self._keys = torch.cat([key, key.new_ones(*key.shape[:2], 2)], -1).mT
 
     def rows(self, rows: slice) -> tuple[Callable[[slice, Tensor | None], Tensor], Callable[[Tensor], Tensor]]:
-        """Prepare some rows; return two functions, for columns of these rows and for the conversion to weights.
+        """Prepare some query rows, and return two functions, `cells(columns, allowed)` and `weigh(cells)`.
 
-        The first takes a slice of columns and a mask (or None), and returns numbers that grow with the weights, (H,
-        rows, columns): their logarithms, or the weights themselves. The second turns such numbers into weights, in
-        place; it is separate, because a search for the largest weight does not need it.
+        `cells` takes a slice of key columns and their mask (or None), and returns a number per cell, (H, rows,
+        columns), that grows with the weight: its logarithm, or the weight itself. `weigh` turns these numbers into
+        weights, in place; it is separate, because a search for the largest weight does not need it.
         """
+
+        def keep(weights: Tensor) -> Tensor:
+            return weights
+
         if self.step.mixing == "linear":  # a block of columns costs as much as all later ones
-            whole = self._step_weights(rows, slice(None))
-            return lambda columns, _: whole[..., columns], lambda weights: weights
+            weights = self._step_weights(rows, slice(None))
+            return lambda columns, _: weights[..., columns], keep
         logsumexp = self.step.logsumexp[self.sentence, self.heads, rows]
         query = self.step.query[self.sentence, self.heads, rows]
         query = self.step.scoring.scaled(query.to(torch.promote_types(query.dtype, torch.float32)))
-        if not math.isfinite(float(query.norm(dim=-1).max()) * self._longest + float(logsumexp.abs().max())):
-            return lambda columns, _: self._step_weights(rows, columns), lambda weights: weights
+        largest_score = float(query.norm(dim=-1).max()) * self._largest_norm
+        if not math.isfinite(largest_score + float(logsumexp.abs().max())):
+            return lambda columns, _: self._step_weights(rows, columns), keep
         rounded = logsumexp.to(query.dtype)
-        query = torch.cat([query, torch.stack([-rounded, (rounded - logsumexp).to(query.dtype)], -1)], -1)
+        rounding_error = (rounded - logsumexp).to(query.dtype)
+        query = torch.cat([query, torch.stack([-rounded, rounding_error], -1)], -1)
         return lambda columns, allowed: self._logarithms(query, columns, allowed), exp_in_place
 
     def _step_weights(self, rows: slice, columns: slice) -> Tensor:
@@ -53,7 +60,7 @@ class Blockwise:
         return torch.stack([self.step.weights(h, rows, columns, sentence=self.sentence) for h in self.heads])
 
     def _logarithms(self, query: Tensor, columns: slice, allowed: Tensor | None) -> Tensor:
-        """Compute log-weights, -inf for blocked cells: the mask is a minimum, five times as fast as `where`."""
+        """Compute log-weights, (H, rows, columns), from extended queries; -inf where `allowed` is False."""
         keys = self._keys[:, :, columns]
         shape = (*query.shape[:2], keys.shape[2])
         count = math.prod(shape)
@@ -62,12 +69,13 @@ class Blockwise:
         cells = torch.bmm(query, keys, out=self._buffer[:count].view(shape))
         if allowed is None:
             return cells
-        limit = torch.tensor(math.inf, dtype=cells.dtype)
-        return torch.minimum(cells, torch.where(allowed, limit, -limit), out=cells)
+        infinity = torch.tensor(math.inf, dtype=cells.dtype)
+        upper_bound = torch.where(allowed, infinity, -infinity)
+        return torch.minimum(cells, upper_bound, out=cells)  # five times as fast as `where` with all heads
 
 
 def is_open(step: Step, rows: range, columns: range, *, sentence: int = 0) -> bool | None:
-    """True if all cells of a block are open, False if none is, None if unknown; see `Mask.is_open`."""
+    """Whether the mask of a step opens all cells of a block (True) or none (False); None if unknown: `Mask.is_open`."""
     if step.mask is None:
         return True
     return step.mask.of_sentence(sentence).is_open(rows, columns) if isinstance(step.mask, Mask) else None

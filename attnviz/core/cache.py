@@ -25,35 +25,32 @@ class BoundedCache(Generic[Value]):
     def __init__(self, most_bytes: int, size_of: Callable[[Value], int]):
         self.most_bytes, self._size_of = most_bytes, size_of
         self._values: OrderedDict[Hashable, tuple[Value, int]] = OrderedDict()
-        self._making: dict[Hashable, SimpleNamespace] = {}  # per key: thread, reserved bytes and future result
+        self._pending: dict[Hashable, SimpleNamespace] = {}  # values being computed: thread, reserved bytes, future
         self._lock = Lock()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Return the value of a key; if it is not in the cache, compute it by `make`.
-
-        Raises:
-            RuntimeError: if `make` requests its own key.
-        """
+        """Return the value of a key; if it is not in the cache, call `make`, or wait for the thread that does."""
         while True:
             with self._lock:
                 if key in self._values:
                     self._values.move_to_end(key)
                     return self._values[key][0]
-                making = self._making.get(key)
-                if is_owner := making is None:
-                    making = SimpleNamespace(thread=get_ident(), reserved=0, outcome=Future())
-                    self._making[key] = making
+                pending = self._pending.get(key)
+                is_first = pending is None  # no other thread computes this value
+                if is_first:
+                    pending = SimpleNamespace(thread=get_ident(), reserved=0, future=Future())
+                    self._pending[key] = pending
             try:
-                if is_owner:
-                    return self._make(key, make, making)
-                if making.thread == get_ident():
+                if is_first:
+                    return self._compute(key, make, pending)
+                if pending.thread == get_ident():
                     raise RuntimeError(f"Making {key!r} needs {key!r} itself.")
-                return making.outcome.result()
+                return pending.future.result()
             except CancelledError:  # the computing thread was interrupted: try again
-                if is_owner:
+                if is_first:
                     raise
             finally:
-                making = None  # an error refers to this frame, and `making` to the error: a reference cycle
+                pending = None  # an error refers to this frame, and `pending` to the error: a reference cycle
 
     def reserve(self, key: Hashable, size: int) -> tuple[Hashable, ...]:
         """Reserve bytes for a value that is being computed, and evict other values for it now.
@@ -62,24 +59,24 @@ class BoundedCache(Generic[Value]):
             The evicted keys.
         """
         with self._lock:
-            if key in self._making:
-                self._making[key].reserved = size
+            if key in self._pending:
+                self._pending[key].reserved = size
             evicted = self._evict()
         return tuple(evicted)  # large values are freed after this, outside of the lock
 
-    def let_go(self, size: int) -> tuple[Hashable, ...]:
-        """Evict the least recently used values until `size` bytes are freed, and return their keys.
+    def free(self, size: int) -> tuple[Hashable, ...]:
+        """Evict the least recently used values until `size` bytes are free, and return their keys.
 
-        If the cache holds less than that, nothing is evicted.
+        If all values together are smaller than `size`, none is evicted.
         """
         with self._lock:
             evicted = self._evict(self.bytes - size) if size <= self.bytes else {}
         return tuple(evicted)
 
-    def drop(self, which: Callable[[Hashable], bool]) -> tuple[Hashable, ...]:
-        """Evict the values of all keys that `which` selects, and return these keys."""
+    def drop(self, condition: Callable[[Hashable], bool]) -> tuple[Hashable, ...]:
+        """Evict the values of all keys for which `condition(key)` is true, and return these keys."""
         with self._lock:
-            evicted = {key: self._values.pop(key) for key in [*filter(which, self._values)]}
+            evicted = {key: self._values.pop(key) for key in tuple(self._values) if condition(key)}
         return tuple(evicted)
 
     def clear(self) -> None:
@@ -100,37 +97,38 @@ class BoundedCache(Generic[Value]):
         """Whether the cache has a value for a key; does not count as a use."""
         return key in self._values
 
-    def _make(self, key: Hashable, make: Callable[[], Value], making: SimpleNamespace) -> Value:
-        """Compute a value, keep it if it fits, and pass the value or the error to all waiting threads."""
+    def _compute(self, key: Hashable, make: Callable[[], Value], pending: SimpleNamespace) -> Value:
+        """Compute a value, keep it if it fits, and pass the value or the error to all threads that wait for it."""
         entry = evicted = None
         try:
             value = make()
             entry = value, self._size_of(value)
         except BaseException as error:
-            failed = error
+            reason = error
             raise
         finally:
             with self._lock:
-                del self._making[key]
+                del self._pending[key]
                 if entry and entry[1] <= self.most_bytes:
                     self._values[key] = entry
                     evicted = self._evict()
             if entry:
-                making.outcome.set_result(value)
-            elif isinstance(failed, Exception):
-                making.outcome.set_exception(failed)
-            else:
-                making.outcome.cancel()
-            making = failed = None
-        del evicted
+                pending.future.set_result(value)
+            elif isinstance(reason, Exception):
+                pending.future.set_exception(reason)
+            else:  # interrupted
+                pending.future.cancel()
+            pending = reason = None  # no reference cycle, as in `get`
+        del evicted  # large values are freed here, outside of the lock
         return value
 
-    def _evict(self, most: int | None = None) -> dict[Hashable, tuple[Value, int]]:
-        """Evict the least recently used values down to `most` bytes, by default the unreserved ones. Needs the lock."""
-        if most is None:
-            most = self.most_bytes - sum(making.reserved for making in self._making.values())
-        evicted, left = {}, self.bytes
-        while self._values and left > most:
+    def _evict(self, most_bytes: int | None = None) -> dict[Hashable, tuple[Value, int]]:
+        """Evict the least recently used values down to a size, by default the unreserved bytes. Needs the lock."""
+        if most_bytes is None:
+            most_bytes = self.most_bytes - sum(pending.reserved for pending in self._pending.values())
+        evicted, size = {}, self.bytes
+        while self._values and size > most_bytes:
             key, entry = self._values.popitem(last=False)
-            evicted[key], left = entry, left - entry[1]
+            evicted[key] = entry
+            size -= entry[1]
         return evicted

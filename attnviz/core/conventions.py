@@ -45,7 +45,7 @@ def from_additive(mask: Tensor) -> Tensor:
 
 
 def to_additive(mask: Tensor, dtype: torch.dtype = torch.float32, *, fill: float = -math.inf) -> Tensor:
-    """Convert from the convention of attnviz to floats added to the scores: 0 = may attend, `fill` = masked.
+    """Convert from the convention of attnviz to floats added to the scores: 0 = may attend, the number `fill` = masked.
 
     Hugging Face fills with the lowest number of the dtype, ``torch.finfo(dtype).min``.
     """
@@ -60,54 +60,49 @@ def _check_boolean(mask: Tensor) -> Tensor:
 
 
 def _to_boolean(mask: Tensor, convention: str) -> Tensor:
-    """Convert a mask of 0 and 1 to booleans; raise MaskError, which names the convention, for other numbers."""
+    """Convert a mask of 0 and 1 to booleans; for other numbers, raise MaskError with the name of the convention."""
     if mask.dtype is not torch.bool and not ((mask == 0) | (mask == 1)).all():
         raise MaskError(f"A mask with {convention} holds 0 and 1 only; this one holds {mask.unique()[:4].tolist()}.")
     return mask.bool()
 
 
 def named(mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...] | None) -> Tensor | Mask | None:
-    """Convert a boolean mask to named rules if they reproduce it exactly; else the tensor. None for an open mask."""
+    """Convert a mask, which broadcasts to (B, H, queries, keys), to named rules if these give exactly the same cells.
+
+    Otherwise the mask is returned; None for an open mask. `lengths` are the numbers of tokens per sentence, if known.
+    """
     if mask is None or mask.all():
         return None
-    mask = mask.reshape(*(1,) * (4 - mask.dim()), *mask.shape)
-    padded = lengths is not None and keys == max(lengths) and min(lengths) < keys
-    padding = [Padding(lengths)] if padded else []
-    square = queries == keys == mask.shape[-2]
-    documents = _document_rules(mask, queries) if square else []
-    packed = [documents, [*documents, Subsequent()]] if documents else []
-    for rules in ([], [Subsequent()], _window_rules(mask) if square else [], *packed):
-        if (parts := rules + padding) and _equals_tensor(reduce(and_, parts), mask, queries, keys):
-            return reduce(and_, parts)
+    mask = mask.reshape(*(1,) * (4 - mask.dim()), *mask.shape)  # four axes
+    is_padded = lengths is not None and keys == max(lengths) and min(lengths) < keys
+    padding = [Padding(lengths)] if is_padded else []
+    candidates = [[], [Subsequent()]]
+    if queries == keys == mask.shape[-2]:
+        candidates.append(_window_rules(mask))
+        if documents := _document_rules(mask, queries):
+            candidates += [documents, [*documents, Subsequent()]]
+    all_rows = mask.expand(*mask.shape[:2], queries, keys)  # LayoutLM gives one row for all queries
+    for rules in candidates:
+        if rules + padding:
+            named_mask = reduce(and_, rules + padding)
+            cells = named_mask.tensor(queries, keys).to(mask.device)
+            if cells.shape[0] in (1, mask.shape[0]) and torch.equal(cells.expand_as(all_rows), all_rows):
+                return named_mask
     return mask
 
 
 def _window_rules(mask: Tensor) -> list[Mask]:
-    """Guess sliding-window rules from how far the last query sees back and the first query sees ahead.
-
-    An empty list if one of the two has no key.
-    """
-    whole = mask.flatten(0, 1).any(0)  # the mask of a sentence without padding, if there is one
-    before, after = (int(whole[edge].sum()) - 1 for edge in (-1, 0))
-    if min(before, after) < 0:  # no window leaves a row without a key
+    """Guess sliding-window rules from how many keys the last and the first query see; empty if one sees no key."""
+    sees_key = mask.flatten(0, 1).any(0)  # (Q, K): without padding, if one sentence has none
+    before, after = int(sees_key[-1].sum()) - 1, int(sees_key[0].sum()) - 1  # a query also sees itself
+    if min(before, after) < 0:
         return []
     return [Window(before, after)] if after else [Subsequent(), Window(before, 0)]
 
 
 def _document_rules(mask: Tensor, queries: int) -> list[Mask]:
-    """Guess the rule of packed documents: a document begins where a query cannot attend to the position before it.
-
-    An empty list if there is only one document.
-    """
-    starts = (~mask[0, 0].diagonal(-1)).nonzero().flatten() + 1
+    """Guess the rule of packed documents, if there are several: each begins where a query cannot see the key before."""
+    sees_previous = mask[0, 0].diagonal(-1)  # query 1 and key 0, query 2 and key 1, ...
+    starts = (~sees_previous).nonzero().flatten() + 1
     lengths = tuple(end - start for start, end in pairwise([0, *starts.tolist(), queries]))
     return [Documents(lengths)] if len(lengths) > 1 else []
-
-
-def _equals_tensor(rules: Mask, mask: Tensor, queries: int, keys: int) -> bool:
-    """Whether rules give exactly a boolean mask, which broadcasts to (B, H, queries, keys)."""
-    named = rules.tensor(queries, keys).to(mask.device)
-    if named.shape[0] not in (1, mask.shape[0]):
-        return False
-    whole = mask.expand(*mask.shape[:2], queries, keys)  # LayoutLM gives one row for all queries
-    return torch.equal(named.expand_as(whole), whole)

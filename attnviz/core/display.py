@@ -28,17 +28,18 @@ def visible_text(text: str, longest: int = LONGEST) -> str:
 
     Whitespace becomes ␣ ↵ ⇥; control characters become their Unicode pictures; surrogates and non-characters become
     U+FFFD; direction marks and zero-width characters become a middle dot. At most 4 combining marks may follow each
-    other. A cut text ends with an ellipsis. Some of the replaced characters would crash vl-convert and the process.
+    other. A text of more than `longest` characters is cut and ends with an ellipsis; an empty text becomes ∅. Some of
+    the replaced characters would crash vl-convert and the process.
     """
     characters: list[str] = []
-    marks = 0
+    num_marks = 0  # combining marks, such as accents, since the last other character
     for character in text:
         category = unicodedata.category(character)
-        marks = marks + 1 if category in ("Mn", "Me") else 0
-        if marks > 4:
+        num_marks = num_marks + 1 if category in ("Mn", "Me") else 0
+        if num_marks > 4:
             continue
-        if marks and not characters:
-            characters.append("◌")
+        if num_marks and not characters:
+            characters.append("◌")  # a mark needs a character to sit on
         characters.append(_replace_unsafe(character, category))
         if len(characters) > longest:
             return "".join(characters[: longest - 1]) + "…"
@@ -54,9 +55,9 @@ label_text = partial(in_title, longest=LONGEST_LABEL)
 """`in_title` for the name of a class."""
 
 
-def as_sentence(note: str) -> str:
-    """Turn a remark into a sentence: capitalize the first letter and add a period."""
-    return f"{note[:1].upper()}{note[1:]}."
+def as_sentence(phrase: str) -> str:
+    """Turn a phrase into a sentence: capitalize its first letter and add a period."""
+    return f"{phrase[:1].upper()}{phrase[1:]}."
 
 
 @lru_cache(maxsize=16_384)
@@ -65,7 +66,8 @@ def isolated(text: str) -> str:
 
     The isolated text stands between FIRST STRONG ISOLATE and POP DIRECTIONAL ISOLATE.
     """
-    return f"\u2068{text}\u2069" if any(unicodedata.bidirectional(c) in ("R", "AL", "AN") for c in text) else text
+    right_to_left = ("R", "AL", "AN")  # Hebrew and others, Arabic letters, Arabic numbers
+    return f"\u2068{text}\u2069" if any(unicodedata.bidirectional(c) in right_to_left for c in text) else text
 
 
 def without_surrogates(text: str) -> str:
@@ -74,34 +76,32 @@ def without_surrogates(text: str) -> str:
 
 
 def file_stem(*parts: object, end: str = "") -> str:
-    """Build a file name, without extension, from parts: ASCII letters, digits and hyphens, safe in every file system.
-
-    A name that is too long is cut before its `end`.
-    """
-    last = _join_with_hyphens([end])[:LONGEST_END].rstrip("-")
-    room = LONGEST_NAME - len(last) - 1 if last else LONGEST_NAME
-    stem = "-".join(filter(None, (_join_with_hyphens(parts)[:room].rstrip("-"), last))) or "figure"
+    """Build a file name without extension from ASCII letters, digits and hyphens; if too long, cut it before `end`."""
+    end = _join_with_hyphens([end])[:LONGEST_END].rstrip("-")
+    longest_start = LONGEST_NAME - len(end) - 1 if end else LONGEST_NAME
+    start = _join_with_hyphens(parts)[:longest_start].rstrip("-")
+    stem = "-".join(filter(None, (start, end))) or "figure"
     return f"figure-{stem}" if _DEVICE.fullmatch(stem) else stem
 
 
 def _join_with_hyphens(parts: Iterable[object]) -> str:
-    plain = (unicodedata.normalize("NFKD", str(part)).encode("ascii", "ignore").decode() for part in parts)
-    return "-".join(filter(None, (re.sub(r"[^A-Za-z0-9]+", "-", part).strip("-") for part in plain)))
+    """Join all words of the parts, their runs of ASCII letters and digits, by hyphens; accents are removed."""
+    text = unicodedata.normalize("NFKD", "-".join(map(str, parts))).encode("ascii", "ignore").decode()
+    return "-".join(re.findall("[A-Za-z0-9]+", text))
 
 
 def _replace_unsafe(character: str, category: str) -> str:
-    """Replace one character, of a Unicode category, by a visible and harmless sign; other characters stay."""
+    """Replace a character that is invisible or unsafe to draw by a visible sign, by its Unicode category."""
+    code = ord(character)
     if character in _WHITESPACE:
         return _WHITESPACE[character]
-    if category == "Zs":
+    if category == "Zs":  # spaces
         return "␣"
-    if category == "Cf" or character in _INVISIBLE:
+    if category == "Cf" or character in _INVISIBLE:  # direction marks, zero-width characters
         return "·"
-    if category == "Cc":
-        code = ord(character)
+    if category == "Cc":  # control characters; the pictures of the first 32 begin at U+2400
         if code < 0x20:
             return chr(0x2400 + code)
         return "␡" if code == 0x7F else "\ufffd"
-    if category == "Cs" or 0xFDD0 <= ord(character) <= 0xFDEF or ord(character) & 0xFFFE == 0xFFFE:
-        return "\ufffd"
-    return character
+    is_noncharacter = 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE
+    return "\ufffd" if category == "Cs" or is_noncharacter else character  # Cs: surrogates

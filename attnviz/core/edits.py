@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -70,12 +70,9 @@ class Take:
         part: "output" (weights @ values), "pattern" (queries and keys, so the weights; at one position the row of
             weights), "values", or "stream" (the vectors that enter the whole layer).
         head: number of the head; None for every head of the site, and for a stream.
-        position: token position in this text; None for all. Then, and for a row of weights, both texts must have the
-            same number of tokens.
+        position: token position in this text; None for all positions. The texts must have the same number of tokens if
+            it is None, or if the part is "pattern".
         from_position: token position in the other text; None for the same number as `position`.
-
-    Raises:
-        InputError: if the attributes contradict each other.
     """
 
     text: str
@@ -88,14 +85,14 @@ class Take:
     def __post_init__(self):
         if self.part not in PARTS:
             raise InputError(f"There is no part {quoted(self.part)} to take; there are {', '.join(PARTS)}.")
-        numbers = {"head": self.head, "position": self.position, "from_position": self.from_position}
-        for name, number in numbers.items():
+        for name in ("head", "position", "from_position"):
+            number = getattr(self, name)
             if number is not None and (type(number) is not int or number < 0):
                 raise InputError(f"{name} is {quoted(number)}; it must be a whole number, counted from 0.")
         if not (isinstance(self.text, str) and self.text.strip()):
             raise InputError("There is no other text to take from; type one.")
         if self.part == "stream" and (self.head is not None or self.site.kind == "cross"):
-            problem = f"The stream enters a whole layer, not {self._place}"
+            problem = f"The stream enters a whole layer, not {self._site_or_head}"
             raise InputError(f"{problem}; take it without a head, from an encoder or decoder layer.")
         if self.from_position is not None and self.position is None:
             raise InputError(f"from_position is {self.from_position}, but position is not given; give both.")
@@ -108,13 +105,9 @@ class Take:
 
     @classmethod
     def read(cls, text: str) -> "Take":
-        """Parse the text form of a take, as `str` writes it.
-
-        Raises:
-            InputError: if the text cannot be parsed, with an example that can.
-        """
-        form = rf"({'|'.join(PARTS)})-([edc])(\d{{1,3}})(?:\.(\d{{1,4}}))?(?:@(\d{{1,6}})(?:\.(\d{{1,6}}))?)?-(.*)"
-        match = re.fullmatch(form, text, re.ASCII | re.DOTALL)
+        """Parse the text that `str` writes, such as ``output-d0.1-The dog sat.``; raise InputError for other texts."""
+        pattern = rf"({'|'.join(PARTS)})-([edc])(\d{{1,3}})(?:\.(\d{{1,4}}))?(?:@(\d{{1,6}})(?:\.(\d{{1,6}}))?)?-(.*)"
+        match = re.fullmatch(pattern, text, re.ASCII | re.DOTALL)
         if match is None:
             problem = f"{quoted(text[:60])} does not say what is taken from which text"
             raise InputError(f"{problem}; write it like output-d0.1-The dog sat. or stream-d0@3-The dog sat.")
@@ -129,12 +122,14 @@ class Take:
         return f"{self.part}-{self.site.kind[0]}{self.site.layer}{head}{positions}-{self.text}"
 
     @property
-    def _place(self) -> str:
+    def _site_or_head(self) -> str:
+        """Name of the head, or of the site if no head is given."""
         return str(self.site) if self.head is None else self.site.head(self.head)
 
     def in_words(self) -> str:
         """Describe what is taken from where: "values of head 1 of decoder layer 0 from 'The dog sat.'"."""
-        heads = self._place if self.head is not None or self.part == "stream" else f"all heads of {self.site}"
+        has_one_source = self.head is not None or self.part == "stream"
+        heads = self._site_or_head if has_one_source else f"all heads of {self.site}"
         position = "" if self.position is None else f" at position {self.position}"
         source_position = "" if self.from_position in (None, self.position) else f"position {self.from_position} of "
         part = f"input of {heads}" if self.part == "stream" else f"{self.part} of {heads}"
@@ -184,19 +179,23 @@ class Edits(Scoring):
 
     def at(self, site: Site, original: Scoring) -> Scoring:
         """Return the scoring at a site: the `original` scoring of the model, changed by the edits that act there."""
-        here = self if self.scored_site in (None, site) else replace(self, scale=None, softcap=None, temperature=1.0)
-        return (replace(here, bias=()) if site.kind == "cross" else here).over(original)
+        edits = self
+        if self.scored_site not in (None, site):
+            edits = replace(edits, scale=None, softcap=None, temperature=1.0)
+        if site.kind == "cross":
+            edits = replace(edits, bias=())
+        return edits.over(original)
 
     def mask_at(self, kind: str) -> Mask | None:
-        """Return the mask of the edits for one kind of attention; None if there is none."""
+        """Return the mask that the edits add to attention of a kind; None if they add none."""
         return None if kind == "cross" and not self.mask_cross else self.mask
 
     def off(self, site: Site) -> frozenset[int]:
-        """List the heads that are off at a site, in all sentences."""
-        return frozenset(head for other, head in self.heads_off if other == site)
+        """List the heads of a site that are off in all sentences."""
+        return frozenset(head for head_site, head in self.heads_off if head_site == site)
 
     def off_alone(self, site: Site) -> tuple[frozenset[int], ...]:
-        """List the heads that are off at a site per sentence; empty if all sentences have the same heads off."""
+        """List the heads of a site that are off per sentence: empty, as only `Resolved` distinguishes sentences."""
         return ()
 
     def with_heads_off(self, site: Site, heads: set[int] | frozenset[int]) -> "Edits":
@@ -207,27 +206,32 @@ class Edits(Scoring):
     def in_words(self) -> tuple[str, ...]:
         """Describe each change in one phrase; empty if nothing is changed."""
         phrases = [] if self.own_mask else ["built-in mask off"]
-        scope = "" if self.mask_cross else ", on self-attention alone"
-        phrases += [] if self.mask is None else [f"mask: {self.mask}{scope}"]
+        if self.mask is not None:
+            phrases.append(f"mask: {self.mask}{'' if self.mask_cross else ', on self-attention alone'}")
         phrases += [f"{site.head(head)} off" for site, head in sorted(self.heads_off)]
         phrases += [take.in_words() for take in self.taken]
+        scope = "" if self.scored_site is None else f" in {self.scored_site}"
         for setting, value in self.phrases():
-            place = "" if self.scored_site is None else f" in {self.scored_site}"
-            phrases.append(f"{setting}: {value}" if setting in ("bias", "empty rows") else f"{setting} {value}{place}")
+            acts_everywhere = setting in ("bias", "empty rows")
+            phrases.append(f"{setting}: {value}" if acts_everywhere else f"{setting} {value}{scope}")
         return tuple(phrases)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object of the changes, for programs that read the output of the command line."""
         data: dict[str, Any] = {} if self.mask is None else {"mask": self.mask.text}
-        data |= {name: False for name in ("own_mask", "mask_cross") if not getattr(self, name)}
+        for name in ("own_mask", "mask_cross"):
+            if not getattr(self, name):
+                data[name] = False
         if self.heads_off:
             data["heads_off"] = [[site.kind, site.layer, head] for site, head in sorted(self.heads_off)]
         if self.scored_site:
             data["scored_site"] = [self.scored_site.kind, self.scored_site.layer]
         if self.taken:
             data["taken"] = [str(take) for take in self.taken]
-        scoring = {f.name: getattr(self, f.name) for f in fields(Scoring) if getattr(self, f.name) != f.default}
-        return data | scoring | ({"bias": [bias.to_json() for bias in self.bias]} if self.bias else {})
+        data |= self.changed()
+        if self.bias:
+            data["bias"] = [bias.to_json() for bias in self.bias]
+        return data
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,9 +240,9 @@ class Donor:
 
     Attributes:
         take: description of the part that is taken.
-        tensors: tensors by name: "query", "key", "value" and "output", (D, H, n, d), "stream", (D, n, d_model), or
-            "row", (D, H, 1, K), the scores of one query before the mask. The D texts repeat over the batch.
-        rows: sentences of the batch into which the tensors are inserted.
+        tensors: tensors of D texts by name: "query", "key", "value" and "output", (D, H, n, d), "stream",
+            (D, n, d_model), or "row", (D, H, 1, K), the scores of one query before the mask.
+        rows: sentences of the batch into which the tensors are inserted; if these are more than D, the texts repeat.
     """
 
     take: Take
@@ -246,20 +250,29 @@ class Donor:
     rows: slice = field(default_factory=lambda: slice(None))
 
     def put(self, name: str, tensor: Tensor) -> Tensor:
-        """Insert the taken values into a copy of the run's tensor `name`; without such values, the tensor itself."""
+        """Return a copy of the run's tensor `name`, (B, H, n, d), with the values of the other text inserted.
+
+        The "stream", (B, n, d_model), has no heads. Without values of that name, the tensor itself is returned.
+        """
         if name not in self.tensors:
             return tensor
-        taken, take = self.tensors[name].to(tensor), self.take
-        source, target = slice(taken.shape[-2]), slice(taken.shape[-2])
+        new_values, take = self.tensors[name].to(tensor), self.take
+        source = target = slice(new_values.shape[-2])
         if take.position is not None:
             first = take.position if take.from_position is None else take.from_position
             source, target = slice(first, first + 1), slice(take.position, take.position + 1)
-        heads = [slice(None) if take.head is None else slice(take.head, take.head + 1)] * (tensor.dim() - 3)
+        heads = [self.heads] if tensor.dim() == 4 else []
         tensor = tensor.clone()
-        put_into = tensor[(self.rows, *heads, target)]
-        taken = taken[(slice(None), *heads, source)]
-        put_into.copy_(taken.repeat(len(put_into) // len(taken), *[1] * (taken.dim() - 1)))
+        replaced = tensor[(self.rows, *heads, target)]  # a view
+        new_values = new_values[(slice(None), *heads, source)]
+        num_repeats = len(replaced) // len(new_values)
+        replaced.copy_(new_values.repeat(num_repeats, *[1] * (tensor.dim() - 1)))
         return tensor
+
+    @property
+    def heads(self) -> slice:
+        """The heads whose values are replaced."""
+        return slice(None) if self.take.head is None else slice(self.take.head, self.take.head + 1)
 
 
 @dataclass(frozen=True)
@@ -278,40 +291,39 @@ class Resolved(Edits):
     each_off: tuple[frozenset[tuple[Site, int]], ...] = ()
 
     def off_alone(self, site: Site) -> tuple[frozenset[int], ...]:
-        return tuple(frozenset(head for other, head in off if other == site) for off in self.each_off)
+        """List the heads of a site that are off per sentence, from `each_off`."""
+        return tuple(frozenset(head for head_site, head in off if head_site == site) for off in self.each_off)
 
 
 def donors(edits: Edits, site: Site) -> list[Donor]:
-    """List the donors of the edits at a site.
-
-    Raises:
-        InputError: if the edits take from other texts, but this model does not support that.
-    """
-    if edits.taken and not (isinstance(edits, Resolved) and edits.donors):
+    """List the tensors from other texts that the edits insert at a site; raise InputError if they were not computed."""
+    tensors = edits.donors if isinstance(edits, Resolved) else ()
+    if edits.taken and not tensors:
         raise InputError(NOT_TAKEN)
-    return [donor for donor in getattr(edits, "donors", ()) if donor.take.site == site]
+    return [donor for donor in tensors if donor.take.site == site]
 
 
-def with_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring) -> Scoring:
-    """Add a bias to a scoring that gives single queries the scores that donors hold as "row", before the mask.
+def with_score_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring) -> Scoring:
+    """Add a bias that replaces the scores of single queries by the scores from another text, before the mask.
 
-    The added bias is the difference between the taken scores and those of the run.
+    The scores are the "row" of a donor; the bias is the difference between them and the scores of this run.
     """
-    if not any("row" in donor.tensors for donor in sources):
+    row_donors = [donor for donor in sources if "row" in donor.tensors]
+    if not row_donors:
         return scoring
     dtype = torch.promote_types(query.dtype, torch.float32)
     bias = query.new_zeros(*query.shape[:3], key.shape[2], dtype=dtype)
-    for donor in (donor for donor in sources if "row" in donor.tensors):
-        row, take = donor.tensors["row"], donor.take
-        heads = slice(None) if take.head is None else slice(take.head, take.head + 1)
-        area = Area(donor.rows, heads, slice(take.position, take.position + 1), slice(row.shape[-1]))
+    for donor in row_donors:
+        scores, position = donor.tensors["row"], donor.take.position
+        area = Area(donor.rows, donor.heads, slice(position, position + 1), slice(scores.shape[-1]))
         own_scores = scoring.scores(query, key, area)
-        row = row[:, heads].to(own_scores)
-        bias[area] = (row.repeat(len(own_scores) // len(row), 1, 1, 1) - own_scores) * scoring.temperature
+        scores = scores[:, donor.heads].to(own_scores)
+        scores = scores.repeat(len(own_scores) // len(scores), 1, 1, 1)  # the texts repeat over the batch
+        bias[area] = (scores - own_scores) * scoring.temperature  # a bias is divided by the temperature
     return replace(scoring, bias=(*scoring.bias, bias))
 
 
-def enters(edits: Edits) -> frozenset[Site]:
+def input_sites(edits: Edits) -> frozenset[Site]:
     """List the sites of layers whose input a run must record, or replace by the input from another text."""
     if not isinstance(edits, Resolved):
         return frozenset()

@@ -36,14 +36,17 @@ class UnsteadyError(InputError):
 class TooLong(InputError):
     """A sentence has more tokens than the model can read; the message names the line of the sentence.
 
-    Attributes:
-        longest: number of tokens that the model can read.
+    Args:
+        lengths: number of tokens per line, or with `at_least` a lower bound of it.
+        longest: number of tokens that the model can read; also an attribute.
+        limit: end of the message, which says the limit and what to do.
     """
 
     def __init__(self, lengths: Sequence[int], longest: int, limit: str, *, at_least: bool = False):
-        line, length = next((i, length) for i, length in enumerate(lengths, 1) if length > longest)
+        too_long = [number for number, length in enumerate(lengths, 1) if length > longest]
+        length = f"{'at least ' if at_least else ''}{lengths[too_long[0] - 1]:,}"
         self.longest = longest
-        super().__init__(f"Line {line} has {'at least ' if at_least else ''}{length:,} tokens; {limit}")
+        super().__init__(f"Line {too_long[0]} has {length} tokens; {limit}")
 
 
 class Canceled(InputError):
@@ -61,11 +64,7 @@ def quoted(value: object, most: int = 40) -> str:
 
 @contextmanager
 def readable(name: str) -> Iterator[None]:
-    """Turn any error that a library raises while it reads a file into an InputError.
-
-    Raises:
-        InputError: names the file; an AttnvizError passes unchanged.
-    """
+    """Turn any error while a library reads the file `name` into an InputError; an AttnvizError passes unchanged."""
     try:
         yield
     except AttnvizError:
@@ -92,8 +91,8 @@ def check_no_picture(name: str) -> None:
 
 def did_you_mean(typed: str, options: Iterable[str]) -> str:
     """Write the sentence " Did you mean 'X'?" with the option closest in spelling; empty if no option is close."""
-    near = get_close_matches(typed[:40].lower(), options, 1)
-    return f" Did you mean {quoted(near[0])}?" if near else ""
+    closest = get_close_matches(typed[:40].lower(), options, n=1)
+    return f" Did you mean {quoted(closest[0])}?" if closest else ""
 
 
 def check_whole(name: str, value: object, least: int, most: int) -> None:
@@ -114,5 +113,6 @@ class AttentionWarning(UserWarning):
     def __init__(self, kind: str, rows: tuple[tuple[int, int, int], ...], total: int, empty_rows: str):
         self.kind, self.rows, self.total = kind, rows, total
         problem = f"no key left to attend to (empty_rows={empty_rows!r})" if kind == "empty" else "NaN weights"
-        examples = ", ".join(f"batch {b} head {h} query {q}" for b, h, q in rows[:3])
-        super().__init__(f"{total} row(s) with {problem}: {examples}{', ...' if total > 3 else ''}")
+        examples = [f"batch {batch} head {head} query {query}" for batch, head, query in rows[:3]]
+        examples += ["..."] if total > 3 else []
+        super().__init__(f"{total} row(s) with {problem}: {', '.join(examples)}")

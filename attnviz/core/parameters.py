@@ -44,37 +44,35 @@ def parameter(label: str, *, default: Any = MISSING, start: int | None = None, *
 
     Args:
         default: default value of the field; without it, the field is required.
-        start: initial value of the control if the field has no default.
+        start: first value in the control of a field without a default.
         options: attributes of `Parameter`.
     """
-    value = start if default is MISSING else default
-    return field(default=default, metadata={"parameter": {"label": label, "default": value, **options}})
+    first_value = start if default is MISSING else default
+    return field(default=default, metadata={"parameter": {"label": label, "default": first_value, **options}})
 
 
 @cache
 def parameters(owner: type) -> tuple[Parameter, ...]:
     """List the parameters of a mask class or source class, in the order of the fields."""
-    declared = [f for f in (fields(owner) if is_dataclass(owner) else ()) if "parameter" in f.metadata]
+    all_fields = fields(owner) if is_dataclass(owner) else ()
+    declared = [f for f in all_fields if "parameter" in f.metadata]
     return tuple(Parameter(f.name, **f.metadata["parameter"], required=f.default is MISSING) for f in declared)
 
 
 def check_numbers(mask: Any) -> None:
-    """Convert the numbers of a mask to int, and its lists of numbers to tuples of int, in place.
-
-    Raises:
-        MaskError: if a value is not a whole number, or is below its lower bound.
-    """
+    """Convert the numbers of a mask, in place, to int or tuples of int; raise MaskError for a number out of bounds."""
     for parameter in mask.parameters():
         value = getattr(mask, parameter.name)
-        if parameter.kind == "cells" or (value is None and not parameter.needed):
+        is_missing = value is None and not parameter.needed
+        if parameter.kind == "cells" or is_missing:
             continue
-        many = parameter.kind == "numbers"
+        is_list = parameter.kind == "numbers"
         try:
-            numbers = tuple(map(operator.index, value if many else (value,)))
+            numbers = tuple(map(operator.index, value if is_list else (value,)))
         except TypeError:
-            kind = "are a list of whole numbers" if many else "is a whole number"
-            raise MaskError(f"The {parameter.name} of '{mask.rule}' {kind}; given {quoted(value)}.") from None
+            expected = "are a list of whole numbers" if is_list else "is a whole number"
+            raise MaskError(f"The {parameter.name} of '{mask.rule}' {expected}; given {quoted(value)}.") from None
         if numbers and min(numbers) < parameter.least and not parameter.signed:
-            subject = f"A {parameter.name.removesuffix('s')}" if many else f"The {parameter.name}"
+            subject = f"A {parameter.name.removesuffix('s')}" if is_list else f"The {parameter.name}"
             raise MaskError(f"{subject} of '{mask.rule}' is {min(numbers)}; it must be {parameter.least} or more.")
-        object.__setattr__(mask, parameter.name, numbers if many else numbers[0])
+        object.__setattr__(mask, parameter.name, numbers if is_list else numbers[0])

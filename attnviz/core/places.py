@@ -49,11 +49,9 @@ class Picture:
     def of(cls, image: Any) -> "Picture":
         """Convert a PIL image, or an array (height, width, 3) or (3, height, width), to a picture.
 
-        Floats range from 0 to 1 or 0 to 255; other floats, such as normalized inputs, are stretched to that range. Only
-        the upper 8 of 16 bits are kept, and transparent parts become white.
-
-        Raises:
-            InputError: if `image` is not a picture.
+        Floats are read as 0 to 1 or 0 to 255; floats out of these ranges, such as normalized inputs, are rescaled to 0
+        to 255. Of 16 bits, only the upper 8 are kept. Transparent parts become white. Raise InputError for anything
+        that is not a picture.
         """
         return image if isinstance(image, Picture) else cls(_convert_to_pixels(image))
 
@@ -88,7 +86,8 @@ class Picture:
         pixels, (height, width) = self.pixels.clone(), self.size
         for box in boxes:
             rows = slice(round(box.top * height), round(box.bottom * height))
-            pixels[rows, round(box.left * width) : round(box.right * width)] = GRAY
+            columns = slice(round(box.left * width), round(box.right * width))
+            pixels[rows, columns] = GRAY
         return Picture(pixels, self.seconds)
 
     @cached_property
@@ -143,20 +142,19 @@ def grid(rows: int, columns: int, picture: int = 0) -> list[Box]:
 
 
 def _convert_to_pixels(image: Any) -> Tensor:
-    """Convert an image or array to RGB values, (height, width, 3), uint8.
-
-    Raises:
-        InputError: if it is anything else, or if a number is not finite or out of range.
-    """
+    """Convert an image or array to RGB values, (height, width, 3), uint8, as `Picture.of` describes."""
     try:
         pixels = _convert_to_tensor(image)
     except (TypeError, ValueError, RuntimeError):
         pixels = torch.empty(0)
-    pixels = torch.empty(0) if pixels.is_complex() else pixels
-    pixels = pixels[0] if pixels.dim() == 4 and len(pixels) == 1 else pixels
-    if pixels.dim() == 3 and pixels.shape[0] in (1, 3) and pixels.shape[-1] not in (1, 3):
+    if pixels.is_complex():
+        pixels = torch.empty(0)
+    if pixels.dim() == 4 and len(pixels) == 1:  # a batch of one picture
+        pixels = pixels[0]
+    if pixels.dim() == 2:  # gray values
+        pixels = pixels.unsqueeze(-1)
+    elif pixels.dim() == 3 and pixels.shape[0] in (1, 3) and pixels.shape[-1] not in (1, 3):  # channels first
         pixels = pixels.permute(1, 2, 0)
-    pixels = pixels.unsqueeze(-1) if pixels.dim() == 2 else pixels
     if pixels.dim() != 3 or pixels.shape[-1] not in (1, 3) or not pixels.numel():
         instead = f"{tuple(pixels.shape)} numbers" if pixels.numel() else quoted(type(image).__name__)
         raise InputError(f"A picture is a PIL image or (height, width, 3) numbers; given {instead}.")
@@ -164,8 +162,9 @@ def _convert_to_pixels(image: Any) -> Tensor:
 
 
 def _convert_to_tensor(image: Any) -> Tensor:
-    """Convert an array or a PIL image to a tensor; transparent parts become white."""
-    if not (hasattr(image, "convert") and hasattr(image, "tobytes")):
+    """Convert an array or a PIL image to a tensor; transparent parts of an image become white."""
+    is_image = hasattr(image, "convert") and hasattr(image, "tobytes")
+    if not is_image:
         is_array = hasattr(image, "__array_interface__")  # copied: the array may be read-only, and must not change
         return torch.tensor(image) if is_array else torch.as_tensor(image).detach().cpu()
     if image.has_transparency_data:
@@ -182,22 +181,25 @@ def _convert_to_tensor(image: Any) -> Tensor:
 
 
 def _convert_to_8_bits(pixels: Tensor) -> Tensor:
-    """Map the numbers of a picture to 0–255: the upper 8 of 16 bits; floats from 0–1, 0–255 or the range they have."""
+    """Map the numbers of a picture to 0 to 255; see `Picture.of`. Raise InputError for a number out of range."""
     if pixels.dtype is torch.uint8:
         return pixels
-    if pixels.dtype in (torch.bool, torch.uint16):
-        return pixels.long() * 255 if pixels.dtype is torch.bool else pixels.long() // 256
-    numbers = pixels.float() if pixels.is_floating_point() else pixels.long()
-    wrong = ~pixels.isfinite() if pixels.is_floating_point() else (numbers < 0) | (numbers > 255)
-    if wrong.any():
-        dtype, number = str(pixels.dtype).removeprefix("torch."), numbers[wrong][0].item()
+    if pixels.dtype is torch.bool:
+        return pixels.long() * 255
+    if pixels.dtype is torch.uint16:
+        return pixels.long() // 256
+    is_float = pixels.is_floating_point()
+    numbers = pixels.float() if is_float else pixels.long()
+    is_wrong = ~pixels.isfinite() if is_float else (numbers < 0) | (numbers > 255)
+    if is_wrong.any():
+        dtype, number = str(pixels.dtype).removeprefix("torch."), numbers[is_wrong][0].item()
         allowed = "whole numbers from 0 to 255, 16-bit whole numbers (uint16), or finite floats"
         raise InputError(f"A picture holds {allowed}; given {dtype} with {number}.")
-    if pixels.is_floating_point():
-        low, high = float(numbers.min()), float(numbers.max())
-        if low < 0 or high > 255:
-            numbers = (numbers - low) / max(high - low, 1e-9) * 255
-        elif high <= 1:
-            numbers = numbers * 255
-        numbers = numbers.round().clamp(0, 255)
-    return numbers
+    if not is_float:
+        return numbers
+    low, high = float(numbers.min()), float(numbers.max())
+    if low < 0 or high > 255:
+        numbers = (numbers - low) / max(high - low, 1e-9) * 255  # 1e-9: all numbers may be equal
+    elif high <= 1:
+        numbers = numbers * 255
+    return numbers.round().clamp(0, 255)

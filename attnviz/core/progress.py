@@ -27,12 +27,12 @@ class Progress:
     """Progress of a run. Any thread may read it or cancel the run.
 
     Attributes:
-        calls: number of steps: attention calls of the run, or maps, or items of `counted`.
-        done: number of finished steps.
-        part: finished share of the current step, from 0 to 1.
+        calls: number of units of work: attention calls of the run, or maps, or items of `counted`.
+        done: number of finished units.
+        part: finished share of the current unit, from 0 to 1.
         text: generated text so far.
-        canceled: flag that ends the run within one block of an attention call.
-        is_enough: flag that ends the generation and keeps the text generated so far.
+        canceled: request to cancel the run; it ends within one block of an attention call.
+        is_enough: request to end the generation and keep the text generated so far.
     """
 
     calls: int
@@ -44,7 +44,7 @@ class Progress:
 
     @property
     def share(self) -> float:
-        """Finished share of the run, from 0 to 1, if all steps take equally long."""
+        """Finished share of the run, from 0 to 1, if all units take equally long."""
         return min(1.0, (self.done + self.part) / max(1, self.calls))
 
     def is_wanted(self) -> bool:
@@ -67,7 +67,7 @@ def watched(progress: Progress) -> Iterator[None]:
 
 @contextmanager
 def counted(of: int) -> Iterator[Callable[..., bool]]:
-    """Context manager in which progress counts items, such as heads or texts, instead of attention calls.
+    """Context manager in which progress counts `of` items, such as heads or texts, instead of attention calls.
 
     Yields the function `report` below, which raises `Canceled` as `tell` does.
     """
@@ -77,28 +77,25 @@ def counted(of: int) -> Iterator[Callable[..., bool]]:
     def report(done: int, of: int, text: str = "") -> bool:
         """Report `done` of `of` items as finished, and `text` as the text so far; return whether to continue."""
         run.calls, run.done, run.text = of, done, text
-        tell(0.0)  # nothing of the next item is finished
+        tell(0.0)  # raises `Canceled`
         return not run.is_enough
 
-    calls = Progress(1)
-    calls.is_wanted = run.is_wanted  # attention calls within an item are canceled together with the run
-    with watched(calls):
+    within_item = Progress(1)  # receives the progress of attention calls, which is not shown
+    within_item.is_wanted = run.is_wanted
+    with watched(within_item):
         yield report
 
 
 def tell(part: float) -> None:
-    """Report the finished share of the current attention call or map; 1 completes the step.
-
-    Raises:
-        Canceled: if the run was canceled or nobody waits for it any more.
-    """
+    """Report the finished share, 0 to 1, of the current attention call or map; raise `Canceled` if it was canceled."""
     progress = _current.get()
     if progress is None:
         return
     if not progress.is_wanted():
         raise Canceled("The run was canceled.")
-    progress.part = part if part < 1 else 0.0
-    progress.done += part >= 1
+    progress.part = part
+    if part >= 1:
+        progress.part, progress.done = 0.0, progress.done + 1
 
 
 @dataclass(eq=False)
@@ -111,7 +108,7 @@ class Job(Progress):
         is_connected: function that tells whether a client, by name, is still connected.
         seconds: time limit, counted from the start of its turn.
         waiting: names of the waiting clients. When the last leaves, or is gone for `GRACE` seconds, the job ends.
-        begun: `time.monotonic()` of the request, and from the start of its turn on, of that start.
+        begun: `time.monotonic()` when the job was queued; once it works, when it started to work.
         has_turn: whether the job works; if not, it is queued.
         settled: event that is set when the job is over, by success, error or cancel.
         value, error: result, or the exception that ended the job.
@@ -130,11 +127,7 @@ class Job(Progress):
     _last_wanted: float = field(default_factory=time.monotonic)
 
     def is_wanted(self) -> bool:
-        """Whether a connected client waits for the job, or did within the last `GRACE` seconds.
-
-        Raises:
-            AttnvizError: if the job exceeds its time limit.
-        """
+        """Whether a connected client waits for the job, or waited for it within the last `GRACE` seconds."""
         now = time.monotonic()
         if self.has_turn and now - self.begun > self.seconds:
             raise AttnvizError(f"This was stopped after {self.seconds:.0f} s, the most that is allowed here.")
@@ -143,11 +136,7 @@ class Job(Progress):
         return not self.canceled and bool(self.waiting) and now - self._last_wanted < GRACE
 
     def result(self) -> Any:
-        """Return the value of a finished job.
-
-        Raises:
-            Exception: the error that ended the job.
-        """
+        """Return the value of a finished job, or raise the error that ended it."""
         if self.error is not None:
             raise self.error
         return self.value
@@ -159,8 +148,8 @@ class Jobs:
     Args:
         at_once: number of jobs that work at once.
         is_connected: function that tells whether a client, by name, is still connected.
-        gives_up: whether an abandoned job passes its turn on at once, although its thread continues: it may be in
-            library code that cannot be interrupted.
+        gives_up: whether the next job starts as soon as nobody waits for a job any more, although the thread of that
+            job continues; for jobs in library code that cannot be interrupted.
     """
 
     def __init__(self, at_once: int, is_connected: Callable[[str], bool] = lambda who: True, *, gives_up: bool = False):
@@ -182,8 +171,9 @@ class Jobs:
         """Start a job for a key, or join the running job of that key.
 
         Args:
+            work: function that does the work and returns the value of the job.
             who: name of the client that waits.
-            calls: number of progress steps; see `Progress`.
+            about, calls, seconds: attributes of `Job`.
         """
         with self._lock:
             job = self._jobs.get(key)
@@ -202,7 +192,7 @@ class Jobs:
         return tuple(self._jobs.values())
 
     def leave(self, who: str, but: Collection[Hashable] = ()) -> None:
-        """Remove a client from all jobs except those with the keys `but`."""
+        """Remove a client from the waiting clients of all jobs, except of jobs whose keys are in `but`."""
         for key, job in tuple(self._jobs.items()):
             if key not in but:
                 job.waiting.discard(who)
@@ -235,8 +225,8 @@ class Jobs:
         while not self._turns.acquire(timeout=LOOK):
             if not job.is_wanted():
                 raise Canceled("The run was canceled.")
-            for other in self.running if self._gives_up else ():
-                if other.has_turn and not other.is_wanted():
+            for other in self.running:
+                if self._gives_up and other.has_turn and not other.is_wanted():
                     self._end_turn(other)
         job.begun, job.has_turn = time.monotonic(), True
         try:

@@ -27,19 +27,18 @@ from attnviz.linear import LinearMap
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One attention call. `query`, `key` and `value` are (B, H, n, d); `logsumexp` is (B, H, Q).
+    """Inputs of one attention call. The methods compute scores, weights or output of a head for a window of cells.
 
-    With a sink, the last key is not a token: see `Tap.attend`. `name` is the name of the calling module, if known, and
-    `line` the file and line of the user's code that made the call (not saved to files). If `weights_only`, query and
-    key are unknown, and the bias holds the logarithms of the weights. `taken` holds outputs, (B, H, Q, d_v), that
-    replace weights @ value, and NaN where nothing is replaced. `entered` is the input of the whole layer,
-    (B, n, d_model), if it was requested (not saved to files).
-
-    A step of linear attention has a `linear` map in place of a softmax, and no scores: its weights may be negative and
-    sum to anything. Its log-sum-exp is 0, or -inf for an empty row.
-
-    The methods take a head, a slice of query rows, a slice of key columns and a sentence of the batch, and compute that
-    window alone.
+    Attributes:
+        query, key, value: (B, H, n, d). If `has_sink`, the last key is not a token; see `Tap.attend`.
+        logsumexp: log-sum-exp of each row of masked scores, (B, H, Q); for linear attention 0, or -inf for empty rows.
+        heads_off, off_alone: heads whose output is zeroed, in all sentences and per sentence.
+        name: name of the calling module, if known.
+        line: file and line of the user's code that made the call; not saved to files.
+        weights_only: whether query and key are unknown, and the bias holds the logarithms of the weights.
+        taken: outputs, (B, H, Q, d_v), that replace weights @ value; NaN where nothing is replaced.
+        entered: input of the whole layer, (B, n, d_model), if requested; not saved to files.
+        linear: map of linear attention, which has no scores, and whose weights may be negative and sum to anything.
     """
 
     site: Site
@@ -66,7 +65,7 @@ class Step:
 
     @property
     def weight_name(self) -> str:
-        """Word for a weight: a weight of linear attention is no share of a row."""
+        """Word for a weight in tables and figures; the weights of linear attention do not sum to 1."""
         return "mixing weight" if self.linear else "weight"
 
     @property
@@ -79,25 +78,20 @@ class Step:
         return (*self.query.shape[:3], self.key.shape[2])
 
     def scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
-        """Scores of one head before the mask, (rows, columns), with scale, softcap, bias and temperature.
-
-        Raises:
-            InputError: if the step is linear attention.
-        """
+        """Scores of one head before the mask, (rows, columns); raise InputError for linear attention without scores."""
         if self.linear:
             raise InputError(f"{self.site} is linear attention ({self.linear.rule}): it has weights, and no scores.")
-        b, h = _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
-        return self.scoring.scores(self.query, self.key, Area(b, h, rows, columns))[0, 0]
+        return self.scoring.scores(self.query, self.key, self._area(head, sentence, rows, columns))[0, 0]
 
     def may_attend(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """The mask of one head, boolean, (rows, columns)."""
-        b, h = _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
+        area = self._area(head, sentence)
         queries, keys = self.shape[2:]
-        shape = len(range(*rows.indices(queries))), len(range(*columns.indices(keys)))
+        shape = len(range(queries)[rows]), len(range(keys)[columns])
         mask = attention.window(self.mask, rows, columns, queries=queries, keys=keys)
         if mask is None:
             return torch.ones(shape, dtype=torch.bool)
-        return Area(b, h).of(mask).expand(1, 1, *shape)[0, 0]
+        return area.of(mask).expand(1, 1, *shape)[0, 0]
 
     def masked_scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """The scores with blocked cells replaced by -inf, (rows, columns)."""
@@ -107,8 +101,7 @@ class Step:
     def weights(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """The weights of one head, (rows, columns); empty rows follow the `empty_rows` policy."""
         if self.linear:
-            b, h = _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
-            weights = self.linear.weights(self.query, self.key, Area(b, h, rows, columns))[0, 0]
+            weights = self.linear.weights(self.query, self.key, self._area(head, sentence, rows, columns))[0, 0]
             return weights.masked_fill(~self.may_attend(head, rows, columns, sentence=sentence), 0)
         scores = self.masked_scores(head, rows, columns, sentence=sentence)
         logsumexp = self.logsumexp[sentence, head, rows]
@@ -118,9 +111,9 @@ class Step:
 
     def output(self, head: int, rows: slice = ALL, *, sentence: int = 0) -> Tensor:
         """Output of one head before W^O, (rows, d_v): weights @ value or the taken output; zeros if the head is off."""
-        _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")  # only check
+        self._area(head, sentence)  # raises InputError for a wrong number
         if self.is_off(head, sentence=sentence):
-            return self.value.new_zeros(len(range(*rows.indices(self.shape[2]))), self.value.shape[-1])
+            return self.value.new_zeros(len(range(self.shape[2])[rows]), self.value.shape[-1])
         weights = self.weights(head, rows, sentence=sentence)
         output = weights.to(self.value.dtype) @ self.value[sentence, head]
         return overlay(output, None if self.taken is None else self.taken[sentence, head, rows])
@@ -137,18 +130,25 @@ class Step:
 
     def empty_queries(self, head: int, *, sentence: int = 0) -> Tensor:
         """Mark the queries that have no key left, boolean, (Q,)."""
-        b, h = _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")
-        return self.logsumexp[b, h][0, 0] == -math.inf
+        self._area(head, sentence)  # raises InputError for a wrong number
+        return self.logsumexp[sentence, head] == -math.inf
 
     def reasons(
         self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
     ) -> tuple[tuple[Reason, ...], Tensor]:
-        """Reasons why cells of one head are blocked; see `Mask.reasons`. A plain tensor has one, "the model's mask"."""
-        _index_slice(sentence, self.shape[0], "sentence"), _index_slice(head, self.num_heads, "head")  # only check
+        """Reasons why cells of one head are blocked, and their numbers per cell; see `Mask.reasons`."""
+        self._area(head, sentence)  # raises InputError for a wrong number
         if isinstance(self.mask, Mask):
             return self.mask.reasons(*self.shape[2:], sentence=sentence, rows=rows, columns=columns)
-        blocked = (~self.may_attend(head, rows, columns, sentence=sentence)).long()
-        return () if self.mask is None else (Reason.of({0: "the model's mask"}),), blocked
+        reasons = () if self.mask is None else (Reason.of({0: "the model's mask"}),)
+        return reasons, (~self.may_attend(head, rows, columns, sentence=sentence)).long()
+
+    def _area(self, head: int, sentence: int, rows: slice = ALL, columns: slice = ALL) -> Area:
+        """The block of scores of one head, (1, 1, rows, columns); raise InputError if there is no such head."""
+        for noun, index, count in (("sentence", sentence, self.shape[0]), ("head", head, self.num_heads)):
+            if not 0 <= index < count:
+                raise InputError(f"There is no {noun} {index}; there are {count}, counted from 0.")
+        return Area(slice(sentence, sentence + 1), slice(head, head + 1), rows, columns)
 
 
 LabelKind = Literal["one", "several", "number"]
@@ -162,11 +162,11 @@ class Prediction:
         logits: (B, n, vocabulary).
         vocabulary: words in the order of their ids.
         written: output or given target of an encoder-decoder, one text per sentence; empty for other models.
-        cut: number of tokens after which each written text was cut, 0 if the model ended the text itself; empty if no
-            text was cut.
+        cut: number of tokens after which each written text was cut off, 0 if the model ended the text; empty if no text
+            was cut off.
         blanks: positions of the masked tokens per sentence, for a masked language model, whose logits are for the
             token at a position, not after it; None for a model that predicts the next token.
-        others: number of words that the last entry sums up, in a file that kept only the most probable words.
+        others: number of words that the last entry sums up, if a file keeps only the most probable words.
         classes: whether the words are labels of tokens, one label per position of `blanks`.
         special: ids of special tokens, such as <eos>; empty if unknown.
     """
@@ -192,9 +192,11 @@ class Prediction:
 
     def words(self, *, sentence: int = 0) -> tuple[str, ...]:
         """The most probable word after each position, (n,); with `blanks`, the word at each blank and "" elsewhere."""
-        best = self.logits[sentence, :, : self._words].argmax(-1).tolist()
-        positions = range(len(best)) if self.blanks is None else self.blanks[sentence]
-        return tuple(self.vocabulary[id] if i in positions else "" for i, id in enumerate(best))
+        best_ids = self.logits[sentence, :, : self._words].argmax(-1).tolist()
+        best_words = [self.vocabulary[id] for id in best_ids]
+        if self.blanks is None:
+            return tuple(best_words)
+        return tuple(word if position in self.blanks[sentence] else "" for position, word in enumerate(best_words))
 
     @property
     def _words(self) -> int:
@@ -258,10 +260,10 @@ class Record:
 
     @property
     def nbytes(self) -> int:
-        """Size of all tensors and texts in bytes; storage that tensors share counts once, in full."""
-        storages = map(Tensor.untyped_storage, _tensors(self))
-        sizes = {storage.data_ptr(): storage.nbytes() for storage in storages}
-        return sum(sizes.values()) + sum(sentence.nbytes for sentence in (*self.sentences, *self.targets))
+        """Size of all tensors and texts in bytes; memory that several tensors share counts once, in full."""
+        storages = [tensor.untyped_storage() for tensor in _tensors(self)]
+        sizes_by_address = {storage.data_ptr(): storage.nbytes() for storage in storages}
+        return sum(sizes_by_address.values()) + sum(text.nbytes for text in (*self.sentences, *self.targets))
 
     @property
     def sites(self) -> tuple[Site, ...]:
@@ -269,7 +271,7 @@ class Record:
 
     @property
     def read(self) -> tuple[Sentence, ...]:
-        """The sentences whose positions `output` and `prediction` have: the decoder input if there is a decoder."""
+        """Sentences to which `output` and `prediction` belong: the decoder input if there is one, else the input."""
         return self.targets or self.sentences
 
     def tokens(self, site: Site, *, sentence: int = 0) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
@@ -295,19 +297,18 @@ class Record:
     def usual_texts(self, site: Site) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
         """The sentences at the queries and at the keys that the kind of a site implies; `own_texts` is ignored."""
         queries = self.sentences if site.kind == "encoder" else self.read
-        return queries, self.read if site.kind == "decoder" else self.sentences
+        keys = self.read if site.kind == "decoder" else self.sentences
+        return queries, keys
 
     def predicted(self, site: Site, *, sentence: int = 0) -> tuple[str, ...] | None:
         """The most probable word after each query of a site; None if the model predicts nothing there."""
-        encodes = site.kind == "encoder" and bool(self.targets)
-        return None if self.prediction is None or encodes else self.prediction.words(sentence=sentence)
+        is_input_of_decoder = site.kind == "encoder" and bool(self.targets)  # the words are predicted by the decoder
+        if self.prediction is None or is_input_of_decoder:
+            return None
+        return self.prediction.words(sentence=sentence)
 
     def step(self, site: Site) -> Step:
-        """The step at a site.
-
-        Raises:
-            InputError: if the record has no such site; the message lists its sites.
-        """
+        """The step at a site; raise InputError, which lists all sites of the record, if there is none."""
         for step in self.steps:
             if step.site == site:
                 return step
@@ -319,26 +320,20 @@ def _tensors(value: object) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
         return
-    parts: Iterable[object] = ()
-    if isinstance(value, tuple | list) and value and not isinstance(value[0], str):  # words of a vocabulary
-        parts = value
+    items: Iterable[object] = ()
+    if isinstance(value, tuple | list) and value and not isinstance(value[0], str):  # a vocabulary has many words
+        items = value
     elif isinstance(value, Mapping):
-        parts = value.values()
+        items = value.values()
     elif is_dataclass(value) and not isinstance(value, Sentence | Token | Request):
-        parts = vars(value).values()
-    for part in parts:
-        yield from _tensors(part)
+        items = vars(value).values()
+    for item in items:
+        yield from _tensors(item)
 
 
 def _pad_with_numbers(tokens: tuple[Token, ...], length: int) -> tuple[Token, ...]:
-    return tokens[:length] + tuple(Token(str(i), 0, 0, 0) for i in range(len(tokens), length))
-
-
-def _index_slice(index: int, size: int, what: str) -> slice:
-    """Convert an index to a slice that keeps the axis. Raise InputError if the index is out of range."""
-    if not 0 <= index < size:
-        raise InputError(f"There is no {what} {index}; there are {size}, counted from 0.")
-    return slice(index, index + 1)
+    """Cut tokens to a length, or append tokens whose texts are the numbers of their positions."""
+    return tokens[:length] + tuple(Token(str(position), 0, 0, 0) for position in range(len(tokens), length))
 
 
 NAN_MASK = "0 * -inf is NaN, so make it with torch.where or masked_fill"
@@ -356,11 +351,11 @@ def check_finite(record: Record, output: Tensor, length: int, labels: list[str])
     """Refuse a run whose outputs, (n, d), are NaN or infinite at one of the first `length` positions (not padding).
 
     Raises:
-        NotFiniteError: with the first position, the first step that is not finite, and the likely cause.
+        NotFiniteError: with the first such position and its entry of `labels`, and with the likely cause.
     """
-    if odd_position := _describe_first_odd(record, output, length, labels):
-        position, cause = odd_position
-        raise NotFiniteError(f"{position}, so nothing can be compared: {cause}.")
+    problem, cause = _describe_first_odd(record, output, length, labels)
+    if problem:
+        raise NotFiniteError(f"{problem}, so nothing can be compared: {cause}.")
 
 
 def not_finite(record: Record) -> str:
@@ -371,38 +366,42 @@ def not_finite(record: Record) -> str:
     if record.edits.empty_rows == "nan" or bool(record.output.isfinite().all()):
         return ""
     for sentence, output in zip(record.read, record.output, strict=True):
-        if odd_position := _describe_first_odd(record, output, sentence.length, sentence.labels):
-            return f"{odd_position[0]}: {odd_position[1]}."
+        problem, cause = _describe_first_odd(record, output, sentence.length, sentence.labels)
+        if problem:
+            return f"{problem}: {cause}."
     return ""
 
 
-def _describe_first_odd(record: Record, output: Tensor, length: int, labels: Sequence[str]) -> tuple[str, str] | None:
-    """Describe the first odd position of an output (n, d), and the cause; None if there is no such position."""
-    rows = odd_rows(output)[:length].nonzero().flatten().tolist()
-    if not rows:
-        return None
-    kind = "NaN" if output[rows[0]].isnan().any() else "infinite"
-    more = f" and at {counted(len(rows) - 1, 'other position')}" if len(rows) > 1 else ""
-    cause = next(filter(None, map(_first_cause, record.steps)), f"all attention is finite, so {AFTER}")
-    return f"The output is {kind} at position {rows[0]} “{visible_text(labels[rows[0]])}”{more}", cause
+def _describe_first_odd(record: Record, output: Tensor, length: int, labels: Sequence[str]) -> tuple[str, str]:
+    """Describe the first NaN or infinite position of an output (n, d), and the cause; two empty texts without one."""
+    positions = odd_rows(output)[:length].nonzero().flatten().tolist()
+    if not positions:
+        return "", ""
+    first = positions[0]
+    kind = "NaN" if output[first].isnan().any() else "infinite"
+    others = f" and at {counted(len(positions) - 1, 'other position')}" if len(positions) > 1 else ""
+    causes = [cause for cause in map(_find_cause, record.steps) if cause]
+    cause = causes[0] if causes else f"all attention is finite, so {AFTER}"
+    return f"The output is {kind} at position {first} “{visible_text(labels[first])}”{others}", cause
 
 
-def _first_cause(step: Step) -> str:
+def _find_cause(step: Step) -> str:
     """Describe the first tensor of a step that is not finite, with its place and a remedy; empty if all are finite."""
-    for bias in (addend for addend in step.scoring.bias if isinstance(addend, Tensor)):
-        if not bool(bias.isfinite().all()):
-            query, key = (~bias.isfinite()).nonzero()[0, -2:].tolist()
+    for bias in step.scoring.bias:
+        if isinstance(bias, Tensor) and not bias.isfinite().all():
+            *_, query, key = (~bias.isfinite()).nonzero()[0].tolist()
             kind = "NaN" if bias.isnan().any() else "an infinite number"
             return f"the mask of {step.site} holds {kind}, first at query {query} key {key} ({NAN_MASK})"
     for name in ("query", "key", "value"):
         tensor = getattr(step, name)
-        if not bool(tensor.isfinite().all()):
-            head, position = (~tensor.isfinite()).nonzero()[0, 1:3].tolist()
+        if not tensor.isfinite().all():
+            _, head, position, _ = (~tensor.isfinite()).nonzero()[0].tolist()
             return f"the {name} of {step.site}, head {head}, position {position}, is the first; {BEFORE}"
-    if bool((step.logsumexp == -torch.inf).any()):
-        head, query = (step.logsumexp == -torch.inf).nonzero()[0, 1:].tolist()
+    is_empty_row = step.logsumexp == -torch.inf
+    if is_empty_row.any():
+        _, head, query = is_empty_row.nonzero()[0].tolist()
         return f"query {query} has no key left in {step.site}, head {head}, and softmax makes NaN of such a row"
-    if not bool(step.logsumexp.isfinite().all()):
-        head, query = (~step.logsumexp.isfinite()).nonzero()[0, 1:].tolist()
+    if not step.logsumexp.isfinite().all():
+        _, head, query = (~step.logsumexp.isfinite()).nonzero()[0].tolist()
         return f"scores of {step.site}, head {head}, query {query}, are too large for their type"
     return ""

@@ -22,9 +22,6 @@ class Request:
         answer: ids of tokens that follow the text, such as those that a model generated.
         pictures: pictures or sounds per text; empty if there are none.
         edits: changes to the attention.
-
-    Raises:
-        InputError: if targets or answer do not fit the texts, or some texts have pictures and some have none.
     """
 
     texts: tuple[str, ...]
@@ -52,15 +49,16 @@ class Request:
         if isinstance(text, Request):
             return text
         is_list = isinstance(text, Iterable) and not isinstance(text, str)
-        parts = []
+        requests = []
         for item in text if is_list else [text]:
-            if not isinstance(item, str) and not (isinstance(item, Request) and len(item.texts) == 1):
-                is_array = hasattr(text, "size")  # or a picture
-                instead = f"a {type(text).__name__}. {OF_PICTURES}" if is_array else f"{quoted(item)}."
+            request = cls((item,)) if isinstance(item, str) else item
+            if not isinstance(request, Request) or len(request.texts) != 1:
+                is_array_or_picture = hasattr(text, "size")
+                instead = f"a {type(text).__name__}. {OF_PICTURES}" if is_array_or_picture else f"{quoted(item)}."
                 raise InputError(f"A text is a string, and several are a list of strings; given {instead}")
-            parts.append(cls((item,)) if isinstance(item, str) else item)
-        pictures = tuple(part.pictures[0] if part.pictures else () for part in parts)
-        return cls(tuple(part.texts[0] for part in parts), pictures=pictures if any(pictures) else ())
+            requests.append(request)
+        pictures = tuple(request.pictures[0] if request.pictures else () for request in requests)
+        return cls(tuple(request.texts[0] for request in requests), pictures=pictures if any(pictures) else ())
 
     @property
     def unchanged(self) -> Self:

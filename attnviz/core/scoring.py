@@ -38,8 +38,8 @@ class Area(NamedTuple):
 
     def of(self, tensor: Tensor) -> Tensor:
         """Cut this block out of a mask or bias, (Q, K) or (B, H, Q, K); axes of size 1 stay."""
-        slices = self[-tensor.dim() :]
-        return tensor[tuple(part if size > 1 else ALL for part, size in zip(slices, tensor.shape, strict=True))]
+        slices = self[-tensor.dim() :]  # only rows and columns for a tensor (Q, K)
+        return tensor[tuple(cut if size > 1 else ALL for cut, size in zip(slices, tensor.shape, strict=True))]
 
 
 class Bias(ABC):
@@ -78,17 +78,19 @@ class _ByDistance(Bias):
 
     @abstractmethod
     def values(self, distance: Tensor, heads: int, only: slice, dtype: torch.dtype) -> Tensor:
-        """The bias, (only, n), of keys that are `distance`, (n,), positions after the query."""
+        """Compute the bias, (only, n), for distances (n,): key - query, negative for a key before the query."""
 
     def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
-        r, c = range(*rows.indices(queries)), range(*columns.indices(keys))
-        if not (r and c):
-            return torch.zeros(1, len(range(heads)[only]), len(r), len(c), dtype=dtype)
+        row_range, column_range = range(queries)[rows], range(keys)[columns]
+        if not (row_range and column_range):
+            return torch.zeros(1, len(range(heads)[only]), len(row_range), len(column_range), dtype=dtype)
         # Each distance is computed once: a row of the bias is a window of the distances, and the window of the next
-        # row starts one distance earlier.
-        least, num_rows, num_columns = c[0] - (r[-1] + keys - queries), r[-1] - r[0] + 1, c[-1] - c[0] + 1
+        # row starts one distance earlier. The first window is that of the last row.
+        num_rows, num_columns = row_range[-1] - row_range[0] + 1, column_range[-1] - column_range[0] + 1
+        least = column_range[0] - (row_range[-1] + keys - queries)  # bottom-right: query i is at key i + keys - queries
         values = self.values(torch.arange(least, least + num_rows + num_columns - 1), heads, only, dtype)
-        return values.unfold(-1, num_columns, 1).flip(1)[:, :: r.step, :: c.step].unsqueeze(0)
+        windows = values.unfold(-1, num_columns, 1).flip(1)
+        return windows[:, :: row_range.step, :: column_range.step].unsqueeze(0)
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,11 @@ class ALiBi(_ByDistance):
     bias = "alibi"
 
     def values(self, distance, heads, only, dtype):
-        power = 2 ** (heads.bit_length() - 1)
-        slopes = [2 ** (-8 * (head + 1) / power) for head in range(power)]
-        slopes += [2 ** (-4 * (head + 1) / power) for head in range(0, 2 * (heads - power), 2)]
+        """Compute -slope · |distance|, (only, n), for distances (n,)."""
+        power = 2 ** (heads.bit_length() - 1)  # the largest power of two that is not above the number of heads
+        slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
+        num_missing = heads - power
+        slopes += [2 ** (-8 * (i + 1) / (2 * power)) for i in range(0, 2 * num_missing, 2)]
         return torch.tensor(slopes[only], dtype=dtype).reshape(-1, 1) * -distance.abs()
 
     def __str__(self) -> str:
@@ -120,10 +124,7 @@ class RelativeBias(_ByDistance):
     logarithmically up to a distance of 128, beyond which all distances share the last one.
 
     Attributes:
-        seed: seed of the numbers, which are drawn from a normal distribution.
-
-    Raises:
-        InputError: if the seed is not a whole number from 0 to 100,000.
+        seed: seed of the numbers, which are drawn from a normal distribution; from 0 to 100,000.
     """
 
     bias = "relative"
@@ -133,6 +134,7 @@ class RelativeBias(_ByDistance):
         check_whole("The seed of a relative bias", self.seed, 0, 100_000)
 
     def values(self, distance, heads, only, dtype):
+        """Look up the number of the bucket of each distance, (only, n)."""
         generator = torch.Generator().manual_seed(self.seed)
         table = torch.randn(heads, 32, generator=generator, dtype=torch.float64)
         return table[only].to(dtype)[:, t5_bucket(distance)]
@@ -144,17 +146,14 @@ class RelativeBias(_ByDistance):
 def t5_bucket(distance: Tensor) -> Tensor:
     """Compute the bucket, from 0 to 31, of each distance (key - query), int64, by the formula of a T5 encoder."""
     length = distance.abs()
-    share = (length.clamp(min=1).float() / 8).log() / math.log(128 / 8)
-    logarithmic = (8 + (share * 8).long()).clamp(max=15)
-    return torch.where(length < 8, length, logarithmic) + torch.where(distance > 0, 16, 0)
+    share = (length.clamp(min=1).float() / 8).log() / math.log(128 / 8)  # 0 at a length of 8, 1 at 128
+    wide_bucket = (8 + (share * 8).long()).clamp(max=15)
+    bucket = torch.where(length < 8, length, wide_bucket)
+    return bucket + torch.where(distance > 0, 16, 0)  # keys after the query have the upper 16 buckets
 
 
 def bias_from_json(data: dict[str, Any]) -> Bias:
-    """Create a bias from the output of `Bias.to_json`.
-
-    Raises:
-        InputError: if the kind or a parameter does not exist, or a parameter is out of bounds.
-    """
+    """Create a bias from the output of `Bias.to_json`; raise InputError if no bias has this output."""
     if data == {"bias": "alibi"}:
         return ALiBi()
     if data.get("bias") == "relative" and set(data) <= {"bias", "seed"}:
@@ -172,9 +171,6 @@ class Scoring:
         bias: terms added to the scores: floats that broadcast to (B, H, Q, K), or a named `Bias`, such as ALiBi.
         temperature: divisor of the biased scores; 1 changes nothing.
         empty_rows: policy for a query with no key left: "zero" weights, "nan", "uniform" over all keys, or "error".
-
-    Raises:
-        InputError: if a number is out of bounds, or `empty_rows` is not a policy of `EMPTY_ROWS`.
     """
 
     scale: float | None = None
@@ -197,31 +193,33 @@ class Scoring:
         if self.empty_rows not in EMPTY_ROWS:
             raise InputError(f"empty_rows is {quoted(self.empty_rows)}; it must be one of {', '.join(EMPTY_ROWS)}.")
 
+    def changed(self) -> dict[str, Any]:
+        """Settings that differ from their defaults, by name."""
+        return {f.name: getattr(self, f.name) for f in fields(Scoring) if getattr(self, f.name) != f.default}
+
     def over(self, original: "Scoring") -> "Scoring":
-        """Apply all non-default settings of this scoring to an `original` scoring; its biases stay, too."""
-        changed = {f.name: getattr(self, f.name) for f in fields(Scoring) if getattr(self, f.name) != f.default}
-        return replace(original, **changed | {"bias": original.bias + self.bias})
+        """Return an `original` scoring with the changed settings of this one, and with the biases of both."""
+        return replace(original, **self.changed() | {"bias": original.bias + self.bias})
 
     def until(self, stage: str) -> "Scoring":
-        """The scoring up to and including a stage of `ORDER`; later stages are set to have no effect."""
+        """Return the scoring up to and including a stage of `ORDER`; later stages change nothing."""
         neutral = {"scale": 1.0, "softcap": None, "bias": (), "temperature": 1.0}
-        return replace(self, **{name: neutral[name] for name in ORDER[ORDER.index(stage) + 1 :]})
+        later_stages = ORDER[ORDER.index(stage) + 1 :]
+        return replace(self, **{name: neutral[name] for name in later_stages})
 
     def phrases(self) -> tuple[tuple[str, str], ...]:
         """Names and values of all non-default settings as text, with one entry per bias."""
-        phrases = [] if self.temperature == 1 else [("temperature", f"{self.temperature:g}")]
-        phrases += [] if self.scale is None else [("scale", f"{self.scale:g}")]
+        changed = self.changed()
+        phrases = [(name, f"{changed[name]:g}") for name in ("temperature", "scale") if name in changed]
         phrases += [("bias", str(bias)) for bias in self.bias]
-        phrases += [] if self.softcap is None else [("softcap", f"{self.softcap:g}")]
-        return (*phrases, *([] if self.empty_rows == EMPTY_ROWS[0] else [("empty rows", self.empty_rows)]))
+        if "softcap" in changed:
+            phrases.append(("softcap", f"{self.softcap:g}"))
+        if "empty_rows" in changed:
+            phrases.append(("empty rows", self.empty_rows))
+        return tuple(phrases)
 
     def check(self, shape: tuple[int, int, int, int]) -> None:
-        """Refuse a bias that does not fit scores of the given shape, (B, H, Q, K).
-
-        Raises:
-            ShapeError: if the shapes differ, with both shapes.
-            MaskError: if the bias is not floating point, with its dtype.
-        """
+        """Raise ShapeError or MaskError if a bias does not fit scores of the given shape, (B, H, Q, K)."""
         for bias in self.bias:
             if isinstance(bias, Bias):
                 bias.tensor(*shape[1:], rows=slice(0), columns=slice(0))  # raises if the heads differ
@@ -263,19 +261,15 @@ class Scoring:
         (_, num_heads, queries, _), keys = query.shape, key.shape[2]
         block = {"only": part.heads, "rows": part.rows, "columns": part.columns}
         block["dtype"] = torch.promote_types(query.dtype, torch.float32)
-        biases = [
-            bias.tensor(num_heads, queries, keys, **block) if isinstance(bias, Bias) else part.of(bias)
-            for bias in self.bias
-        ]
-        return sum(biases[1:], biases[0]) if biases else None
+        total = None
+        for bias in self.bias:
+            term = bias.tensor(num_heads, queries, keys, **block) if isinstance(bias, Bias) else part.of(bias)
+            total = term if total is None else total + term
+        return total
 
 
 def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
-    """Refuse query, key and value, (B, n, d) or (B, H, n, d), whose shapes or dtypes differ; nothing is broadcast.
-
-    Raises:
-        ShapeError: if shapes or dtypes do not fit; the message names all three.
-    """
+    """Raise ShapeError unless query, key and value, (B, n, d) or (B, H, n, d), fit without broadcasting."""
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not (query.dim() in (3, 4) and query.dim() == key.dim() == value.dim()):
         raise ShapeError(f"Query, key and value need the same 3 (B, n, d) or 4 (B, H, n, d) axes; given {shapes}.")
@@ -286,10 +280,11 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
     if key.shape[-2] != value.shape[-2]:
         raise ShapeError(f"Key and value differ in length ({key.shape[-2]} and {value.shape[-2]}): {shapes}.")
     for axis, name in enumerate(("batch", "heads")[: query.dim() - 2]):
-        sizes = [t.shape[axis] for t in (query, key, value)]
+        sizes = query.shape[axis], key.shape[axis], value.shape[axis]
         if len(set(sizes)) > 1:
             hint = "Broadcasting would have repeated the one of size 1" if 1 in sizes else "They cannot be broadcast"
-            raise ShapeError(f"Query, key and value differ in {name} ({str(sizes)[1:-1]}): {shapes}. {hint}.")
+            listed = ", ".join(map(str, sizes))
+            raise ShapeError(f"Query, key and value differ in {name} ({listed}): {shapes}. {hint}.")
     if not query.dtype == key.dtype == value.dtype:
         raise ShapeError(
             f"Query, key and value must share a dtype; they have {query.dtype}, {key.dtype}, {value.dtype}."
@@ -307,9 +302,9 @@ def check_broadcast(name: str, tensor: Tensor, shape: tuple[int, int, int, int])
             aligned = "an error" if actual[0] not in (1, shape[1]) else f"its first axis ({actual[0]}) read as heads"
             hint = f" Broadcasting would have given {aligned}; say which you mean with {name}.unsqueeze(1), for {axes}."
         raise ShapeError(f"The {name} has shape {actual}, {len(actual)} axes. {expected}{hint}")
-    for have, want, axis in zip(actual[::-1], shape[::-1], "KQHB", strict=False):
-        if have not in (1, want):
+    for axis, size, full_size in zip("KQHB", actual[::-1], shape[::-1], strict=False):  # (Q, K) has no H and B
+        if size not in (1, full_size):
             raise ShapeError(
-                f"The {name} has shape {actual}, and {have} on axis {axis} where the scores have {want}: "
+                f"The {name} has shape {actual}, and {size} on axis {axis} where the scores have {full_size}: "
                 f"they are {axes} = {shape}. An axis must have full size or 1."
             )

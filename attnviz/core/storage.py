@@ -16,12 +16,9 @@ UNFINISHED = ".*.part"
 
 @contextmanager
 def unfinished(path: Path) -> Iterator[Path]:
-    """Yield a temporary path, whose file replaces the file `path` at the end; if writing fails, the old file stays.
+    """Yield a temporary path to write to. At the end, the new file replaces `path`; if writing fails, `path` stays.
 
-    A device or a pipe is written directly.
-
-    Raises:
-        OSError: names the file.
+    A device or a pipe has no temporary file: its own path is yielded. An OSError names the file `path`.
     """
     target = Path(os.path.realpath(path))
     is_device = target.exists() and not target.is_file()

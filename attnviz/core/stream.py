@@ -35,9 +35,12 @@ class Linear:
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Token embeddings `words`, (B, n, d_model), and `positions`, (n, d_model), which are added to them.
+    """Embedded tokens: the first vectors of the residual stream, as two summands.
 
-    If no positions are added, `positions` is None, and `note` says how the model knows the order of the words.
+    Attributes:
+        words: token embeddings, (B, n, d_model).
+        positions: position embeddings, (n, d_model), or None if no positions are added.
+        note: sentence on how the model knows the order of the words, if no positions are added.
     """
 
     words: Tensor
@@ -52,9 +55,9 @@ class Origin:
     Attributes:
         query_input: vectors from which the queries are projected, (B, Q, d_model).
         key_input: vectors from which the keys and values are projected, (B, K, d_model).
-        w_q, w_k, w_v, w_o: the projections; head h owns outputs h·d_k to (h + 1)·d_k of w_q, w_k and w_v, and inputs
-            h·d_v to (h + 1)·d_v of w_o.
-        query_tokens, key_tokens: the embeddings at the bottom of the model.
+        w_q, w_k, w_v, w_o: the projections of all heads, one after the other: head h has the outputs from h·d_k to
+            (h + 1)·d_k of w_q, w_k and w_v, and the inputs from h·d_v to (h + 1)·d_v of w_o.
+        query_tokens, key_tokens: embedded tokens, the input of the first layer.
         is_normalized: whether both inputs have passed a normalization (pre-norm).
         is_rotary: whether queries and keys are rotated by their positions before the dot product.
         normalizes_heads: whether queries and keys are normalized per head before the rotation.
@@ -85,7 +88,7 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Norm:
-    """A layer norm, or a root-mean-square norm if it is not centered.
+    """A layer norm, or, if `is_centered` is False, a root-mean-square norm.
 
     Attributes:
         weight, bias: parameters, (d_model,), or None.
@@ -104,7 +107,10 @@ class Norm:
         return scaled if self.bias is None else scaled + self.bias
 
     def through(self, part: Tensor, whole: Tensor) -> Tensor:
-        """Scale a part of a vector as the norm scales the whole, without the bias: linear in the part."""
+        """Normalize one summand of a vector, `part`, by the mean square of the `whole` vector; both (..., d_model).
+
+        The bias is left out, so that the results for all summands add up to the result for the whole.
+        """
         centered = self._center(whole)
         scaled = self._center(part) * (centered.square().mean(-1, keepdim=True) + self.eps).rsqrt()
         return scaled if self.weight is None else scaled * self.weight
@@ -135,7 +141,7 @@ class Readout:
         return logits if self.softcap is None else self.softcap * torch.tanh(logits / self.softcap)
 
     def unbounded(self, stream: Tensor) -> Tensor:
-        """Compute the logits before the bound."""
+        """Compute the logits, (..., vocabulary), before the softcap."""
         return self.unembedding(stream if self.norm is None else self.norm(stream)) * self.factor
 
 
@@ -206,9 +212,9 @@ class Stream:
 
     Attributes:
         readout: readout of the model.
-        states: vectors before each layer, (B, n, d_model) each, in the form that the readout takes.
-        parts: parts that were written into the stream; None if they do not sum to it.
-        why_no_parts: reason why there are no parts, one sentence.
+        states: vectors before each layer, (B, n, d_model) each, to which the readout can be applied.
+        parts: vectors that were added to the stream; None if they do not sum to it.
+        why_no_parts: sentence on why `parts` is None.
     """
 
     readout: Readout
@@ -219,14 +225,13 @@ class Stream:
 
 @dataclass(frozen=True, eq=False)
 class StreamParts:
-    """Parts of the residual stream of one run besides its attention heads, whose outputs its record has.
+    """Vectors that one run added to the residual stream, except the outputs of heads, which the record has.
 
     Attributes:
         weights: weights of the model.
         embedding: token embeddings, (B, n, d_model).
         position: position vectors, (B, n, d_model), or None.
-        feed_forward: additions per layer besides its attention, (B, n, d_model); all additions of a layer without
-            attention.
+        feed_forward: sum, (B, n, d_model), of all that a layer adds besides its attention, by the number of the layer.
         final: sum of all parts, before the last norm, (B, n, d_model).
     """
 
@@ -239,7 +244,7 @@ class StreamParts:
     def check(
         self, attention: Tensor, logits: Tensor, name: str, *, real: Tensor | None = None, within: float = CLOSE
     ) -> None:
-        """Check that the parts sum to the whole, and that the readout of the whole equals the logits of the model.
+        """Raise InputError unless the parts sum to `final`, and the readout of `final` gives the logits of the model.
 
         Args:
             attention: sum of the additions of all heads, (B, n, d_model).
@@ -247,9 +252,6 @@ class StreamParts:
             name: name of the model.
             real: positions that are not padding, boolean, (B, n); None for all.
             within: largest difference that counts as rounding, relative to the largest number.
-
-        Raises:
-            InputError: if they differ, with the largest difference, or if all logits are NaN.
         """
         if not logits.isfinite().any():
             raise InputError(f"All logits of '{name}' are NaN or infinite in this run, so they have no parts.")
@@ -258,8 +260,9 @@ class StreamParts:
         computed_logits = self.weights.readout.logits(self.final)
         sums = (("parts of the residual stream", sum(parts), self.final), ("logits", computed_logits, logits))
         for noun, computed, expected in sums:
-            counts = expected.isfinite() if real is None else expected.isfinite() & real.unsqueeze(-1)
-            difference, size = (t.masked_fill(~counts, 0).abs().amax(-1) for t in (computed - expected, expected))
-            if not float((difference / size.clamp(min=1)).max()) <= within:  # position by position
+            is_ignored = ~expected.isfinite() if real is None else ~(expected.isfinite() & real.unsqueeze(-1))
+            difference = (computed - expected).masked_fill(is_ignored, 0).abs().amax(-1)  # per position, (B, n)
+            size = expected.masked_fill(is_ignored, 0).abs().amax(-1)
+            if not float((difference / size.clamp(min=1)).max()) <= within:  # also if it is NaN
                 largest = f"{float(difference.max()):.2g}"
                 raise InputError(f"The {noun} of '{name}' do not sum to the whole: they are {largest} apart.")

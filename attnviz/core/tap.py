@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnviz.core.attention import BLOCK, attend, attention_output, attention_weights, window
-from attnviz.core.edits import Donor, Edits, Site, donors, enters, overlay, with_rows
+from attnviz.core.edits import Donor, Edits, Site, donors, input_sites, overlay, with_score_rows
 from attnviz.core.errors import InputError, ShapeError
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.masks.base import Wrapper
@@ -29,12 +29,12 @@ class Tap:
 
     Attributes:
         steps: recorded steps, in the order of the calls.
-        attention: weights per site, (B, H, Q, K), in the autograd graph; kept by `GradientTap` only.
-        remakes: whether linear attention always returns weights @ value, also without edits, to test its maps.
+        attention: weights per site, (B, H, Q, K), in the autograd graph; only in a `GradientTap`, else None.
+        recomputes: whether linear attention returns weights @ value even without edits, which tests its maps.
     """
 
     attention: dict[Site, Tensor] | None = None
-    remakes = False
+    recomputes = False
 
     def __init__(self, edits: Edits = Edits(), *, keep: bool = True):
         self.edits, self.keep = edits, keep
@@ -42,10 +42,10 @@ class Tap:
         self._entered: dict[Site, Tensor] = {}
 
     def enter(self, x: Tensor, *, site: Site) -> Tensor:
-        """Replace the parts of a layer's input, (B, n, d_model), taken from another text; record it if requested."""
+        """Return a layer's input, (B, n, d_model), with the vectors taken from other texts; record it if requested."""
         for donor in donors(self.edits, site):
             x = donor.put("stream", x)
-        if site in enters(self.edits):
+        if site in input_sites(self.edits):
             self._entered[site] = x.clone()
         return x
 
@@ -71,17 +71,18 @@ class Tap:
             The output per head, (B, H, Q, d_v), with zeros for heads that are off. Dropout needs ``keep=False``: a
             record shows weights without dropout.
         """
-        off, alone = self.edits.off(site), self.edits.off_alone(site)
+        off, off_alone = self.edits.off(site), self.edits.off_alone(site)
         sources, taken = donors(self.edits, site), None
         for donor in sources:
-            query, key, value = (donor.put(*part) for part in (("query", query), ("key", key), ("value", value)))
+            query, key, value = donor.put("query", query), donor.put("key", key), donor.put("value", value)
         key, value, mask, scoring = self._edited_inputs(query, key, value, site, mask, scoring, sinks)
-        for donor in (donor for donor in sources if "output" in donor.tensors):
-            unchanged = value.new_full((*query.shape[:3], value.shape[-1]), torch.nan)
-            taken = donor.put("output", unchanged if taken is None else taken)
+        for donor in sources:
+            if "output" in donor.tensors:
+                taken = value.new_full((*query.shape[:3], value.shape[-1]), torch.nan) if taken is None else taken
+                taken = donor.put("output", taken)
         if self.keep:
             output, logsumexp = attend(query, key, value, mask, scoring)
-            step = Step(site, query, key, value, mask, logsumexp, scoring, off, sinks is not None, alone)
+            step = Step(site, query, key, value, mask, logsumexp, scoring, off, sinks is not None, off_alone)
             self.steps.append(replace(step, taken=taken, entered=self._entered.get(site)))
         elif self.attention is not None:
             weights = attention_weights(query, key, mask, scoring)[0].to(value.dtype)
@@ -90,7 +91,7 @@ class Tap:
             output = weights @ value
         else:
             output = attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)
-        return silence(overlay(output, taken), off, alone)
+        return silence(overlay(output, taken), off, off_alone)
 
     def mix(
         self,
@@ -106,65 +107,64 @@ class Tap:
         """Record a call of linear attention and apply the edits to its output, (B, H, n, d_v).
 
         Args:
-            output: output of the model's own code; it is returned unless an edit acts on the map or the values. None
+            output: output of the model's own code, which is returned unless an edit changes the map or the values; None
                 to compute it as weights @ value.
             query: scaled queries, (B, H, n, d_k).
             key, value: (B, H, n, d_k) and (B, H, n, d_v).
-
-        Raises:
-            InputError: if an edit changes scores, the built-in mask or a pattern, which linear attention does not have.
         """
         sources = donors(self.edits, site)
         self._check_linear(site, sources)
-        edit, before, taken = self.edits.mask_at(site.kind), value, None
+        edit_mask, new_value, taken = self.edits.mask_at(site.kind), value, None
         for donor in sources:
-            value = donor.put("value", value)
+            new_value = donor.put("value", new_value)
             if "output" in donor.tensors:
                 taken = donor.put("output", torch.full_like(value, torch.nan) if taken is None else taken)
-        if edit is not None:
-            mask = mask & (edit if isinstance(mask, Mask) else edit.tensor(query.shape[2], key.shape[2]))
-        sums = torch.zeros(1, 1, 1, dtype=torch.float64, device=query.device).expand(query.shape[:3])
-        off, alone, scoring = self.edits.off(site), self.edits.off_alone(site), Scoring(scale=1.0)
-        step = Step(site, query, key, value, mask, sums, scoring, off, off_alone=alone, taken=taken, linear=linear)
-        if output is None or edit or value is not before or self.remakes or self.attention is not None:
-            output, sums = self._remake(step)
+        if edit_mask is not None:
+            mask = mask & (edit_mask if isinstance(mask, Mask) else edit_mask.tensor(query.shape[2], key.shape[2]))
+        off, off_alone, scoring = self.edits.off(site), self.edits.off_alone(site), Scoring(scale=1.0)
+        logsumexp = torch.zeros(1, 1, 1, dtype=torch.float64, device=query.device).expand(query.shape[:3])
+        step = Step(site, query, key, new_value, mask, logsumexp, scoring, off, off_alone=off_alone, linear=linear)
+        is_changed = edit_mask is not None or new_value is not value
+        if output is None or is_changed or self.recomputes or self.attention is not None:
+            output, logsumexp = self._compute_linear(step)
         else:
             tell(1.0)
         if self.keep:
-            self.steps.append(replace(step, logsumexp=sums, entered=self._entered.get(site)))
-        return silence(overlay(output, taken), off, alone)
+            self.steps.append(replace(step, logsumexp=logsumexp, taken=taken, entered=self._entered.get(site)))
+        return silence(overlay(output, taken), off, off_alone)
 
     def _check_linear(self, site: Site, sources: list[Donor]) -> None:
-        """Raise InputError if an edit cannot act on linear attention."""
-        wrong = [what for what, _ in self.edits.at(site, Scoring()).phrases()]
+        """Raise InputError if an edit changes scores, the built-in mask or a pattern, which linear attention lacks."""
+        wrong = [setting for setting, _ in self.edits.at(site, Scoring()).phrases()]
         wrong += [] if self.edits.own_mask else ["built-in mask"]
-        wrong += ["pattern"] if any({"query", "row"} & {*donor.tensors} for donor in sources) else []
+        wrong += ["pattern"] if any("query" in donor.tensors or "row" in donor.tensors for donor in sources) else []
         if wrong:
             what = f"{site} is linear attention, without scores and softmax: {' and '.join(wrong)} cannot change there"
             raise InputError(f"{what}. Switch heads off, add a mask, or choose a layer with softmax attention.")
 
-    def _remake(self, step: Step) -> tuple[Tensor, Tensor]:
-        """Compute the output of linear attention; with no softmax, its log-sum-exp is 0, or -inf if no key is open."""
+    def _compute_linear(self, step: Step) -> tuple[Tensor, Tensor]:
+        """Compute weights @ value of linear attention, and its log-sum-exp: 0, or -inf for a query with no key left."""
         queries, keys = step.shape[2:]
-        size = queries if self.attention is not None else max(1, BLOCK // max(1, keys))
-        outputs, sums = [], []
-        for start in range(0, queries, size):
-            rows = slice(start, min(start + size, queries))
+        keeps_weights = self.attention is not None  # of all rows, as one tensor
+        block_size = queries if keeps_weights else max(1, BLOCK // max(1, keys))
+        outputs, logsumexps = [], []
+        for start in range(0, queries, block_size):
+            rows = slice(start, min(start + block_size, queries))
             weights = step.linear.weights(step.query, step.key, Area(rows=rows))
+            logsumexp = weights.new_zeros(weights.shape[:3], dtype=torch.float64)
             allowed = window(step.mask, rows, queries=queries, keys=keys)
             if allowed is not None:
                 weights = weights.masked_fill(~allowed, 0)
-            if self.attention is not None:
+                logsumexp = logsumexp.masked_fill(~allowed.any(-1), -torch.inf)
+            if keeps_weights:
                 self.attention[step.site] = weights if weights.requires_grad else weights.requires_grad_()
-                weights = self.attention[step.site]
             outputs.append((weights @ step.value.to(weights.dtype)).to(step.value.dtype))
-            total = weights.new_zeros(weights.shape[:3], dtype=torch.float64)
-            sums.append(total if allowed is None else total.masked_fill(~allowed.any(-1), -torch.inf))
+            logsumexps.append(logsumexp)
             tell(rows.stop / queries)
-        return torch.cat(outputs, 2), torch.cat(sums, 2)
+        return torch.cat(outputs, 2), torch.cat(logsumexps, 2)
 
     def again(self, step: Step) -> Tensor:
-        """Repeat the attention call of a step with the edits of this tap in addition to those of the step."""
+        """Repeat the attention call of a recorded step with the edits of the step and of this tap; record it, too."""
         key, value, mask, scoring, sinks = step.key, step.value, step.mask, step.scoring, None
         if step.has_sink:
             key, value, mask, scoring, sinks = _without_sink(step)
@@ -172,8 +172,9 @@ class Tap:
             output = self.mix(None, step.query, key, value, step.linear, site=step.site, mask=mask)
         else:
             output = self.attend(step.query, key, value, site=step.site, mask=mask, scoring=scoring, sinks=sinks)
-        repeated, off = self.steps[-1], self.steps[-1].heads_off | step.heads_off
-        self.steps[-1] = replace(repeated, heads_off=off, name=step.name, off_alone=step.off_alone, taken=step.taken)
+        off = self.steps[-1].heads_off | step.heads_off
+        step_edits = {"off_alone": step.off_alone, "taken": step.taken}
+        self.steps[-1] = replace(self.steps[-1], heads_off=off, name=step.name, **step_edits)
         return silence(overlay(output, step.taken), off, step.off_alone)
 
     def weights(
@@ -202,46 +203,44 @@ class Tap:
         sinks: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring]:
         """Apply the edits to mask and scoring, append the sink as a key, and return key, value, mask and scoring."""
-        original, edit = mask if self.edits.own_mask else None, self.edits.mask_at(site.kind)
-        if original is None or edit is None:
-            mask = edit if original is None else original
-        else:
-            mask = original & (edit if isinstance(original, Mask) else edit.tensor(query.shape[2], key.shape[2]))
+        edit_mask = self.edits.mask_at(site.kind)
+        if mask is None or not self.edits.own_mask:
+            mask = edit_mask
+        elif edit_mask is not None:
+            mask = mask & (edit_mask if isinstance(mask, Mask) else edit_mask.tensor(query.shape[2], key.shape[2]))
         scoring = self.edits.at(site, scoring)
         scoring.check((*query.shape[:3], key.shape[2]))
         if scoring.scale is None:
             scoring = replace(scoring, scale=query.shape[-1] ** -0.5)
-        scoring = with_rows(donors(self.edits, site), query, key, scoring)
+        scoring = with_score_rows(donors(self.edits, site), query, key, scoring)
         return (key, value, mask, scoring) if sinks is None else _with_sink(key, value, mask, scoring, sinks)
 
 
-def silence(output: Tensor, heads_off: frozenset[int], alone: tuple[frozenset[int], ...] = ()) -> Tensor:
-    """Zero the outputs, (B, H, Q, d_v), of the heads `heads_off`; `alone` has further heads, one set per sentence.
-
-    Raises:
-        ShapeError: if the length of `alone` is not the batch size.
-    """
-    if not heads_off and not alone:
+def silence(output: Tensor, heads_off: frozenset[int], off_alone: tuple[frozenset[int], ...] = ()) -> Tensor:
+    """Zero the outputs of heads, (B, H, Q, d_v): of `heads_off` in all sentences, and of a further set per sentence."""
+    if not heads_off and not off_alone:
         return output
-    if alone and len(alone) != len(output):
-        raise ShapeError(f"Heads are off for each of {len(alone)} sentence(s); the batch has {len(output)}.")
-    sets = [heads_off | heads for heads in alone] or [heads_off]
-    off = torch.tensor([[head in heads for head in range(output.shape[1])] for heads in sets], device=output.device)
+    if off_alone and len(off_alone) != len(output):
+        raise ShapeError(f"Heads are off for each of {len(off_alone)} sentence(s); the batch has {len(output)}.")
+    off = torch.zeros(max(1, len(off_alone)), output.shape[1], dtype=torch.bool, device=output.device)
+    for sentence, heads in enumerate(off_alone or [frozenset()]):  # one row stands for all sentences
+        off[sentence, [head for head in heads_off | heads if head < output.shape[1]]] = True
     return output.masked_fill(off[:, :, None, None], 0)
 
 
 @dataclass(frozen=True)
 class BiasBesideSink(Bias):
-    """A bias for the keys before a sink, whose own bias is 0; `sink` is its index, so there are as many other keys."""
+    """A bias extended by one key, the sink, for which the bias is 0; `sink` is the index of that key, the last one."""
 
     bias: Bias
     sink: int
 
     def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
-        columns_slice = slice(*columns.indices(keys))
-        num_sinks = len(range(keys)[columns_slice]) - len(range(self.sink)[columns_slice])
-        block = {"only": only, "rows": rows, "columns": columns_slice, "dtype": dtype}
-        return pad(self.bias.tensor(heads, queries, self.sink, **block), (0, num_sinks))
+        """Compute the bias without the sink, and append a column of zeros if the block has the sink."""
+        columns = slice(*columns.indices(keys))
+        has_sink = self.sink in range(keys)[columns]
+        block = {"only": only, "rows": rows, "columns": columns, "dtype": dtype}
+        return pad(self.bias.tensor(heads, queries, self.sink, **block), (0, int(has_sink)))
 
     def __str__(self) -> str:
         return str(self.bias)
@@ -273,32 +272,31 @@ def _with_sink(
         mask = MaskBesideSink(mask, keys)
     elif mask is not None:
         mask = pad(mask.expand(*mask.shape[:-1], keys), (0, 1), value=True)
-    sink = pad(sinks if sinks.dim() == 4 else sinks.reshape(1, heads, 1, 1), (keys, 0))
-    bias = (
-        BiasBesideSink(part, keys) if isinstance(part, Bias) else pad(part.expand(*part.shape[:-1], keys), (0, 1))
-        for part in scoring.bias
-    )
-    return pad(key, (0, 0, 0, 1)), pad(value, (0, 0, 0, 1)), mask, replace(scoring, bias=(*bias, sink))
+    biases = [
+        BiasBesideSink(bias, keys) if isinstance(bias, Bias) else pad(bias.expand(*bias.shape[:-1], keys), (0, 1))
+        for bias in scoring.bias
+    ]
+    sink_bias = pad(sinks if sinks.dim() == 4 else sinks.reshape(1, heads, 1, 1), (keys, 0))  # 0 for all other keys
+    scoring = replace(scoring, bias=(*biases, sink_bias))
+    return pad(key, (0, 0, 0, 1)), pad(value, (0, 0, 0, 1)), mask, scoring
 
 
 def _without_sink(step: Step) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring, Tensor]:
     """Undo `_with_sink`; return key, value, mask, scoring and sinks."""
-    keys, (*biases, sink) = step.shape[3] - 1, step.scoring.bias
-    bias = (part.bias if isinstance(part, BiasBesideSink) else part[..., :keys] for part in biases)
+    keys = step.shape[3] - 1
+    *biases, sink_bias = step.scoring.bias
+    biases = [bias.bias if isinstance(bias, BiasBesideSink) else bias[..., :keys] for bias in biases]
     mask = step.mask
     if mask is not None:
         mask = mask.mask if isinstance(mask, MaskBesideSink) else mask[..., :keys]
-    scoring = replace(step.scoring, bias=tuple(bias))
-    return step.key[:, :, :keys], step.value[:, :, :keys], mask, scoring, sink[..., keys:]
+    scoring = replace(step.scoring, bias=tuple(biases))
+    return step.key[:, :, :keys], step.value[:, :, :keys], mask, scoring, sink_bias[..., keys:]
 
 
 class GradientTap(Tap):
     """Tap that keeps the weights of each call, also of heads that are off, for gradients with respect to them.
 
     It records no steps and ignores dropout.
-
-    Raises:
-        InputError: if the edits take parts from another text, through which the tokens have no gradient.
     """
 
     def __init__(self, edits: Edits = Edits()):

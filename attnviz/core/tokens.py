@@ -54,13 +54,15 @@ def begins_sentence(before: Token, token: Token, text: str) -> bool:
     """
     if before.role != token.role:
         return True
-    if not (end := before.text.rstrip()):
+    if not before.text.strip():
         return False
-    has_ranges = text and before.start < before.end <= token.start < token.end
-    space = "" if token.joined else " "
-    between = before.text[len(end) :] + (text[before.end : token.start] if has_ranges else space)
-    between += token.text[: len(token.text) - len(token.text.lstrip())]
-    ending = (text[max(0, before.end - 9) : before.end] if has_ranges else before.text).rstrip().rstrip(CLOSING)
+    ending, between = before.text, "" if token.joined else " "  # the end of the text before the token; spaces after it
+    if text and before.start < before.end <= token.start < token.end:  # the tokens have character ranges
+        ending, between = text[max(0, before.end - 9) : before.end], text[before.end : token.start]
+    trailing_space = before.text[len(before.text.rstrip()) :]
+    leading_space = token.text[: len(token.text) - len(token.text.lstrip())]
+    between = trailing_space + between + leading_space
+    ending = ending.rstrip().rstrip(CLOSING)
     if ending.endswith(("。", "！", "？")):
         return bool(token.text.strip(CLOSING + "。！？…"))
     return "\n" in between or (bool(between) and ending.endswith((".", "!", "?", "…")))
@@ -85,9 +87,8 @@ class Sentence:
     @cached_property
     def nbytes(self) -> int:
         """Size in memory, in bytes."""
-        parts = [self.text, *self.tokens, *(token.text for token in self.tokens)]
-        pixels = sum(picture.nbytes for picture in self.pictures)
-        return sum(map(sys.getsizeof, parts)) + sys.getsizeof(self.tokens) + pixels
+        objects = [self.text, self.tokens, *self.tokens, *self.labels]
+        return sum(map(sys.getsizeof, objects)) + sum(picture.nbytes for picture in self.pictures)
 
     @cached_property
     def has_places(self) -> bool:
@@ -101,10 +102,14 @@ class Sentence:
 
 
 def occurrences(text: str, tokens: Sequence[Token], pattern: str) -> Iterator[tuple[int, int, re.Match]]:
-    """Find a pattern in a text, ignoring case; yield each match with its tokens: first, end, match."""
-    token_at = {token.start: i for i, token in reversed([*enumerate(tokens)]) if not token.special and token.text}
+    """Find a regular expression in a text, ignoring case; yield the range of tokens, start and end, and the match."""
+    token_at: dict[int, int] = {}  # index of the token that starts at a character; of several, the first
+    for index, token in enumerate(tokens):
+        if token.text and not token.special:
+            token_at.setdefault(token.start, index)
     starts = sorted(token_at)
     for match in re.finditer(pattern, text, re.IGNORECASE):
-        first, end = bisect_right(starts, match.start()) - 1, bisect_left(starts, match.end())
+        first = bisect_right(starts, match.start()) - 1
+        last = max(first, bisect_left(starts, match.end()) - 1)
         if first >= 0:
-            yield token_at[starts[first]], token_at[starts[max(first, end - 1)]] + 1, match
+            yield token_at[starts[first]], token_at[starts[last]] + 1, match

@@ -27,7 +27,7 @@ class WindowGrid:
     Attributes:
         rows, columns: numbers of patches.
         size: side length of a window, in patches.
-        shift: number of rows and columns by which the padded picture is rolled towards its start before it is cut.
+        shift: number of rows and columns by which the padded picture is rolled up and left before the division.
     """
 
     rows: int
@@ -50,7 +50,8 @@ class WindowGrid:
         """Position of each window cell in the padded picture, counted row by row, (windows, size²)."""
         rows, columns = self.padded
         rolled = torch.arange(rows * columns).reshape(rows, columns).roll((-self.shift, -self.shift), (0, 1))
-        return rolled.unfold(0, self.size, self.size).unfold(1, self.size, self.size).reshape(self.count, -1)
+        windows = rolled.unfold(0, self.size, self.size).unfold(1, self.size, self.size)  # (down, across, size, size)
+        return windows.reshape(self.count, -1)
 
     @property
     def mask(self) -> PatchWindows:
@@ -59,7 +60,7 @@ class WindowGrid:
 
     @cached_property
     def open_cells(self) -> Tensor:
-        """The mask within each window, (windows, n, n); a rolled window joins parts that are not neighbors."""
+        """The mask within each window, (windows, n, n): a rolled window joins patches that were not neighbors."""
         places = self.places
         return self.mask.allows(places[:, :, None], places[:, None, :], torch.zeros(1, 1, 1, dtype=torch.int64))
 
@@ -71,25 +72,23 @@ class WindowGrid:
             batch: number of pictures times number of windows.
 
         Returns:
-            `open_cells` for the batch, (batch, 1, n, n), and the bias, (1, H, n, n); None if the windows differ in
-            anything else.
+            `open_cells` for the batch, (batch, 1, n, n), and the bias, (1, H, n, n); None if the model has another
+            mask, or if windows have different biases.
         """
         device = next((tensor.device for tensor in (mask, bias) if tensor is not None), None)
         is_open = self.open_cells.to(device)[:, None].repeat(batch // self.count, 1, 1, 1)
-        total = torch.zeros(is_open.shape, device=device) if bias is None else bias.detach().float()
-        total = total if mask is None else total.masked_fill(~mask, -math.inf)
-        is_closed = total - total.amax(-1, keepdim=True) < CLOSED
-        table = total.masked_fill(is_closed, -math.inf).amax(0, keepdim=True)
-        if not bool((is_closed ^ is_open).all()) or bool((is_open & (total != table)).any()):
+        added = torch.zeros(is_open.shape, device=device) if bias is None else bias.detach().float()
+        if mask is not None:
+            added = added.masked_fill(~mask, -math.inf)
+        is_closed = added - added.amax(-1, keepdim=True) < CLOSED
+        common_bias = added.masked_fill(is_closed, -math.inf).amax(0, keepdim=True)
+        has_other_mask = (is_closed == is_open).any()
+        if has_other_mask or (is_open & (added != common_bias)).any():
             return None
-        return is_open, table.masked_fill(table == -math.inf, 0)
+        return is_open, common_bias.masked_fill(common_bias == -math.inf, 0)
 
     def edits(self, edits: Edits, sentences: int) -> Edits:
-        """Convert edits for the padded picture to edits for its windows; a mask counts positions of the padded picture.
-
-        Raises:
-            InputError: if an edit cannot act within windows.
-        """
+        """Convert edits for `sentences` padded pictures to edits for their windows; raise InputError if impossible."""
         if edits.bias or not edits.own_mask or edits.empty_rows == "uniform":
             limits = "no bias can be added, the built-in mask stays, and empty rows cannot be uniform"
             message = f"The model computes attention within windows of a picture: {limits}."
@@ -102,27 +101,27 @@ class WindowGrid:
 
     def join(self, step: Step, edits: Edits) -> Step:
         """Convert a step of windows to a step of the padded picture, (B, H, N, N), with the same edits."""
-        order = self.places.flatten().argsort()
+        order = self.places.flatten().argsort()  # index among the cells of all windows, for each position
 
         def join_windows(vectors: Tensor) -> Tensor:
-            windows_last = vectors.unflatten(0, (-1, self.count)).transpose(1, 2)
-            return windows_last.flatten(2, 3)[:, :, order].contiguous()
+            """Convert (B · windows, H, n, ...) to (B, H, N, ...)."""
+            heads_first = vectors.unflatten(0, (-1, self.count)).transpose(1, 2)  # (B, H, windows, n, ...)
+            return heads_first.flatten(2, 3)[:, :, order].contiguous()
 
         names = ("query", "key", "value", "logsumexp")
         tensors = {name: join_windows(getattr(step, name)) for name in names}
-        mask, edit = self.mask, edits.mask_at(step.site.kind)
-        bias = tuple(WindowBias(mask, table[0]) for table in step.scoring.bias)
+        mask, edit_mask = self.mask, edits.mask_at(step.site.kind)
+        scoring = replace(step.scoring, bias=tuple(WindowBias(mask, table[0]) for table in step.scoring.bias))
         if self.count == 1 and bool(self.open_cells.all()):
-            mask = edit
-        elif edit is not None:
-            mask = mask & edit
-        scoring = replace(step.scoring, bias=bias)
+            mask = edit_mask
+        elif edit_mask is not None:
+            mask = mask & edit_mask
         return replace(step, **tensors, mask=mask, scoring=scoring, off_alone=step.off_alone[:: self.count])
 
 
 @dataclass(frozen=True)
 class InWindows(Mask):
-    """A mask of the padded picture, applied within windows, (B·windows, 1, n, n)."""
+    """A mask of the padded picture, applied within windows: "sentence" s is window s % count of picture s // count."""
 
     mask: Mask
     windows: WindowGrid
@@ -155,7 +154,7 @@ class WindowBias(Bias):
     def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
         if len(self.table) != heads:
             raise ShapeError(f"The bias of windows is for {len(self.table)} heads; the model has {heads}.")
-        query, key = (self._cells(torch.arange(count)[part]) for count, part in ((queries, rows), (keys, columns)))
+        query, key = self._cells(torch.arange(queries)[rows]), self._cells(torch.arange(keys)[columns])
         return self.table[only][:, query[:, None], key].to(dtype)[None]
 
     def _cells(self, positions: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ class LinearMap:
 
     Attributes:
         rule: name of the layer's rule, such as "gated delta rule".
-        before: sentence on the operations that made queries, keys and values; "" if there were none.
+        before: sentence on what was done to queries, keys and values before; "" if nothing.
         decay: logarithm of the factor by which the state is multiplied before a token is added to it, at most 0,
             (B, H, n), or (B, H, n, d_k) if each channel has its own.
         gain: factor by which the update that each token adds to the state is multiplied, (B, H, n).
@@ -45,10 +45,10 @@ class LinearMap:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Lines about the weights: the name of the rule, and what happened before."""
+        """Notes for a figure of the weights: on the rule, and one per part of the sentence `before`."""
+        rule_note = f"{self.rule}: weights may be negative and do not sum to 1"
         before = self.before[:1].lower() + self.before[1:].removesuffix(".")
-        signs = f"{self.rule}: weights may be negative and do not sum to 1"
-        return (signs, *before.split("; ")) if before else (signs,)
+        return (rule_note, *before.split("; ")) if before else (rule_note,)
 
     def weights(self, query: Tensor, key: Tensor, area: tuple[slice, slice, slice, slice]) -> Tensor:
         """Compute a window of the maps, (b, h, rows, columns).
@@ -59,8 +59,9 @@ class LinearMap:
             area: slices of the sentences, heads, rows and columns.
         """
         sentences, heads, rows, columns = area
-        query, key, decay, gain = (part[sentences, heads] for part in (query, key, self.decay, self.gain))
-        if decay.dim() < key.dim():
+        query, key = query[sentences, heads], key[sentences, heads]
+        decay, gain = self.decay[sentences, heads], self.gain[sentences, heads]
+        if decay.dim() < key.dim():  # one decay for all channels
             decay = decay.unsqueeze(-1)
         positions = torch.arange(query.shape[2], device=query.device)[rows]
         cells = window(query, key, decay, gain, positions, columns, is_delta=self.is_delta)
@@ -73,7 +74,7 @@ class LinearMap:
 def window(
     query: Tensor, key: Tensor, decay: Tensor, gain: Tensor, positions: Tensor, columns: slice, *, is_delta: bool
 ) -> Tensor:
-    """Compute the given rows and columns of maps, (..., rows, columns), without the skip.
+    """Compute the given rows and columns of maps, (..., rows, columns), without the skip, from the last key on.
 
     Args:
         query, key: (..., n, d_k).
@@ -84,43 +85,43 @@ def window(
     dtype = torch.promote_types(query.dtype, torch.float32)
     query, key, gain = query[..., positions, :].to(dtype), key.to(dtype), gain.to(dtype).unsqueeze(-2)
     total = decay.double().cumsum(-2)  # float32 would lose the differences of a long text
-    chosen = range(key.shape[-2])[columns]
-    cells = query.new_zeros(*query.shape[:-1], key.shape[-2])
-    below, above = min(chosen, default=0), int(positions.max()) + 1 if len(positions) else 0
-    vectors = torch.zeros_like(query)  # the vectors a, after the last key of the block
-    for start in reversed(range(below - below % CHUNK, above, CHUNK)):
-        block = slice(start, min(start + CHUNK, above))
-        keys, sums, gains = key[..., block, :], total[..., block, :], gain[..., block]
-        ratios = _decays(sums.unsqueeze(-2) - sums.unsqueeze(-3), dtype)  # from key j to position i
+    weights = query.new_zeros(*query.shape[:-1], key.shape[-2])
+    first_key = min(range(key.shape[-2])[columns], default=0)
+    end = int(positions.max()) + 1 if len(positions) else 0  # a query attends to no later key
+    vectors = torch.zeros_like(query)  # the vector a of each row, after the current chunk; see the top of this file
+    for start in reversed(range(first_key - first_key % CHUNK, end, CHUNK)):
+        chunk = slice(start, min(start + CHUNK, end))
+        keys, sums, gains = key[..., chunk, :], total[..., chunk, :], gain[..., chunk]
+        ratios = _decays(sums.unsqueeze(-2) - sums.unsqueeze(-3), dtype)  # decay from key j to query i
         causal = torch.ones(ratios.shape[-3:-1], dtype=torch.bool, device=key.device).tril().unsqueeze(-1)
         ratios = ratios.where(causal, 0)
         last = sums[..., -1:, :]
-        scores = vectors @ (keys * _decays(last - sums, dtype)).mT
-        inside = ((positions >= start) & (positions < block.stop)).nonzero().flatten()
+        scores = vectors @ (keys * _decays(last - sums, dtype)).mT  # of queries after the chunk
+        inside = ((positions >= start) & (positions < chunk.stop)).nonzero().flatten()  # rows within the chunk
         offsets = positions[inside] - start
         scores = scores.index_copy(-2, inside, _products(query[..., inside, :], keys, ratios[..., offsets, :, :]))
-        if is_delta:
+        if is_delta:  # later keys of the chunk remove their part of the earlier ones: a triangular system
             overlap = _products(keys, keys, ratios).tril(-1) * gains.mT
             scores = torch.linalg.solve_triangular(overlap, scores, upper=False, left=False, unitriangular=True)
         updates = scores * gains
-        cells[..., block] = updates
-        if start <= below:
+        weights[..., chunk] = updates
+        if start <= first_key:
             break
         before = total[..., start - 1 : start, :]
         new_vectors = query[..., inside, :] * _decays(sums[..., offsets, :] - before, dtype)
         vectors = (vectors * _decays(last - before, dtype)).index_copy(-2, inside, new_vectors)
         if is_delta:
             vectors = vectors - updates @ (keys * _decays(sums - before, dtype))
-    return cells[..., columns]
+    return weights[..., columns]
 
 
 def _decays(logarithms: Tensor, dtype: torch.dtype) -> Tensor:
-    """Products of decays from their logarithms; products near 0 become 0, because denormal numbers are slow."""
+    """Compute products of decays from sums of logarithms; tiny products become 0, because denormal numbers are slow."""
     return logarithms.exp().masked_fill(logarithms < SMALLEST, 0).to(dtype)
 
 
 def _products(left: Tensor, right: Tensor, ratios: Tensor) -> Tensor:
-    """Products of queries and keys, (..., i, j), with the decays between them, (..., i, j, 1) or (..., i, j, d_k)."""
+    """Compute q_i · k_j, (..., i, j), with the decays from j to i, (..., i, j, 1) or, per channel, (..., i, j, d_k)."""
     if ratios.shape[-1] == 1:
         return (left @ right.mT) * ratios.squeeze(-1)
     return (left.unsqueeze(-2) * ratios * right.unsqueeze(-3)).sum(-1)

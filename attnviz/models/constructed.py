@@ -46,14 +46,23 @@ class ConstructedHeads(nn.Module):
         super().__init__()
         self.stack = Layers("decoder", 4 * D_K, self.num_heads, len(self.sites), norm=False)
         with torch.no_grad():
-            first, second = (layer.attention for layer in self.stack.layers)
             for parameter in self.stack.parameters():
                 parameter.zero_()
-            _set_layer_0(first)
-            _set_layer_1(second)
+            first, second = (layer.attention for layer in self.stack.layers)
+            _attend(first, 0, POSITION, POSITION, SHARP, rotation=_rotation_back(1))  # previous token
+            _copy(first, 0, TOKEN, PREVIOUS)
+            first.w_q.bias[D_K : 2 * D_K] = SHARP * math.sqrt(D_K) * sinusoidal(1, D_K)[0]  # first token: position 0
+            first.w_k.weight[D_K : 2 * D_K, POSITION] = torch.eye(D_K)
+            _attend(first, 2, TOKEN, TOKEN, ALIKE)  # same token
+            # uniform: the query of head 3 is 0, so all its scores are 0 and all its weights are equal
+            _attend(second, 0, TOKEN, PREVIOUS, ALIKE)  # induction
+            _copy(second, 0, TOKEN, NEXT)
+            _attend(second, 1, POSITION, POSITION, SHARP)  # itself
+            _attend(second, 2, POSITION, POSITION, SHARP, rotation=_rotation_back(2))  # two tokens back
+            _attend(second, 3, PREVIOUS, PREVIOUS, ALIKE)  # same token before
 
     def forward(self, ids: Tensor, lengths: tuple[int, ...] | None = None, *, tap: Tap | None = None) -> Tensor:
-        """Map (B, n) ids, of which `lengths` are not padding, to vectors (B, n, d_model); any id is allowed."""
+        """Map token ids, (B, n), of which the first `lengths` are not padding, to vectors, (B, n, d_model)."""
         return self.stack(embed(ids), causal_mask(lengths, ids), tap=tap)
 
 
@@ -65,10 +74,10 @@ def build() -> ConstructedHeads:
 
 
 def embed(ids: Tensor) -> Tensor:
-    """Map (B, n) ids to vectors, (B, n, d_model).
+    """Map token ids, (B, n), to vectors, (B, n, d_model), whose slots TOKEN and POSITION are filled.
 
-    The first token has no token before it, so the previous-token head attends to itself and writes its own code. The
-    embedding subtracts this code in advance, and adds the default match of the induction head.
+    At the first token, the previous-token head attends to that token itself and adds its code to PREVIOUS. The
+    embedding subtracts this code in advance; in its place, it gives the induction head a score of `NONE`.
     """
     x = torch.zeros(*ids.shape, 4 * D_K)
     x[..., TOKEN] = codes(ids)
@@ -79,35 +88,17 @@ def embed(ids: Tensor) -> Tensor:
 
 
 def codes(ids: Tensor) -> Tensor:
-    """Map (B, n) ids to codes, (B, n, 64), of length 1 and nearly orthogonal for different ids."""
+    """Map token ids, (B, n), to codes, (B, n, 64): vectors of length 1, nearly orthogonal for different ids."""
     return torch.stack([_code(id) for id in ids.flatten().tolist()]).reshape(*ids.shape, D_K)
 
 
 @lru_cache(maxsize=10_000)
 def _code(id: int) -> Tensor:
-    """Code of an id: ±1/8 by the bits of its hash; the last number is +1/8 in every code, as a constant."""
+    """Code of a token id: 64 numbers of ±1/8 by the bits of its hash, except that the last number is always +1/8."""
     digest = blake2b(id.to_bytes(8, signed=True), digest_size=D_K // 8).digest()
     bits = torch.tensor([byte >> bit & 1 for byte in digest for bit in range(8)])
     bits[-1] = 1
     return (2.0 * bits - 1) / math.sqrt(D_K)
-
-
-def _set_layer_0(attention: MultiHeadAttention) -> None:
-    """Set the heads of layer 0, as listed at the top of this file."""
-    _attend(attention, 0, POSITION, POSITION, SHARP, rotation=_rotation_back(1))
-    _copy(attention, 0, TOKEN, PREVIOUS)
-    _attend_first(attention, 1)
-    _attend(attention, 2, TOKEN, TOKEN, ALIKE)
-    # The query of head 3 is 0, so all its scores are 0 and all weights equal.
-
-
-def _set_layer_1(attention: MultiHeadAttention) -> None:
-    """Set the heads of layer 1, as listed at the top of this file."""
-    _attend(attention, 0, TOKEN, PREVIOUS, ALIKE)
-    _copy(attention, 0, TOKEN, NEXT)
-    _attend(attention, 1, POSITION, POSITION, SHARP)
-    _attend(attention, 2, POSITION, POSITION, SHARP, rotation=_rotation_back(2))
-    _attend(attention, 3, PREVIOUS, PREVIOUS, ALIKE)
 
 
 def _attend(
@@ -115,15 +106,9 @@ def _attend(
 ) -> None:
     """Set a head's scores to `gain` times the product of a slot of the query, rotated, and a slot of the key."""
     rows = slice(head * D_K, (head + 1) * D_K)
-    attention.w_q.weight[rows, query] = gain * math.sqrt(D_K) * (torch.eye(D_K) if rotation is None else rotation)
+    rotation = torch.eye(D_K) if rotation is None else rotation
+    attention.w_q.weight[rows, query] = gain * math.sqrt(D_K) * rotation  # the scale divides scores by √d_k
     attention.w_k.weight[rows, key] = torch.eye(D_K)
-
-
-def _attend_first(attention: MultiHeadAttention, head: int) -> None:
-    """Let a head attend to position 0, whatever the token of the query is."""
-    rows = slice(head * D_K, (head + 1) * D_K)
-    attention.w_q.bias[rows] = SHARP * math.sqrt(D_K) * sinusoidal(1, D_K)[0]
-    attention.w_k.weight[rows, POSITION] = torch.eye(D_K)
 
 
 def _copy(attention: MultiHeadAttention, head: int, source: slice, target: slice) -> None:

@@ -14,15 +14,15 @@ def linear_of(linear: nn.Linear) -> Linear:
     return Linear(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
 
 
-class Watching(Tap):
-    """A tap that also keeps the inputs of each call before the projections, and the layer with the projections."""
+class InputTap(Tap):
+    """A tap that also keeps, for each call, the attention layer and the inputs of its query and key projections."""
 
     def __init__(self, edits: Edits = Edits()):
         super().__init__(edits)
         self.calls: dict[Site, tuple[MultiHeadAttention, Tensor, Tensor]] = {}
 
     def origin(self, site: Site, query_tokens: Embedded, key_tokens: Embedded) -> Origin:
-        """Origin of the call at a site: its inputs, projections and embedded tokens."""
+        """Collect the inputs and projections of the call at a site; the embedded tokens are passed through."""
         layer, query, key = self.calls[site]
         projections = {name: linear_of(getattr(layer, name)) for name in PROJECTIONS}
         return Origin(query, key, query_tokens=query_tokens, key_tokens=key_tokens, **projections)
@@ -38,9 +38,6 @@ class MultiHeadAttention(nn.Module):
         d_model: width of the inputs and of the output.
         num_heads: number of heads, a divisor of d_model; each head has d_k = d_v = d_model / num_heads.
         bias: whether the four linear layers have biases.
-
-    Raises:
-        AttnvizError: if num_heads does not divide d_model; the message has both.
     """
 
     def __init__(self, d_model: int, num_heads: int, *, bias: bool = True):
@@ -64,7 +61,7 @@ class MultiHeadAttention(nn.Module):
         tap: Tap | None = None,
         site: Site = Site("encoder", 0),
     ) -> Tensor:
-        """Attend from `query`, (B, Q, d_model), to `key` and `value`, (B, K, d_model), with output (B, Q, d_model).
+        """Attend from `query`, (B, Q, d_model), to `key` and `value`, (B, K, d_model); return (B, Q, d_model).
 
         Args:
             mask: True = may attend; (Q, K), (B, 1, Q, K), (B, H, Q, K) or a named mask.
@@ -76,7 +73,7 @@ class MultiHeadAttention(nn.Module):
                 expected = f"(B, n, d_model) with d_model = {self.w_q.in_features}"
                 raise ShapeError(f"The {name} has shape {tuple(tensor.shape)}; it must be {expected}.")
         tap = Tap(keep=False) if tap is None else tap
-        if isinstance(tap, Watching):
+        if isinstance(tap, InputTap):
             tap.calls[site] = self, query, key
         q, k, v = self._split(self.w_q(query)), self._split(self.w_k(key)), self._split(self.w_v(value))
         heads = tap.attend(q, k, v, site=site, mask=mask)

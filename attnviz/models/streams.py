@@ -17,7 +17,7 @@ from attnviz.core.stream import (
     value_bias_of,
 )
 from attnviz.models.multihead import MultiHeadAttention, linear_of
-from attnviz.models.transformer import EncoderDecoder, LanguageModel, Layer, Layers
+from attnviz.models.transformer import EncoderDecoder, LanguageModel, Layers
 
 SAMPLE = 256
 """Number of token ids, and of positions, whose vectors stand for the embeddings of a model without a vocabulary."""
@@ -38,15 +38,15 @@ def projections_of(attention: MultiHeadAttention, before: nn.Module) -> Projecti
 
 
 def attention_weights(stack: Layers, embedding: Tensor, positions: Tensor | None) -> ModelWeights:
-    """Collect the weights of layers without an unembedding, with the embeddings of tokens and positions."""
+    """Collect the weights of self-attention layers without an unembedding, for the given rows of `ModelWeights`."""
     layers = enumerate(stack.layers)
     sites = {Site(stack.kind, number): projections_of(layer.attention, layer.norm) for number, layer in layers}
-    heads = dict.fromkeys(sites, stack.layers[0].attention.num_heads)
-    return ModelWeights(sites, heads, embedding, positions, readout=None)
+    num_heads = dict.fromkeys(sites, stack.layers[0].attention.num_heads)
+    return ModelWeights(sites, num_heads, embedding, positions, readout=None)
 
 
 def model_weights(model: LanguageModel | EncoderDecoder) -> ModelWeights:
-    """Collect the weights along the residual stream that the unembedding reads, which may be that of a decoder."""
+    """Collect the weights along the residual stream of a language model, or of the decoder of an encoder-decoder."""
     has_encoder = isinstance(model, EncoderDecoder)
     stack, embedding = (model.decoder, model.written) if has_encoder else (model.stack, model.embedding)
     sites = {}
@@ -64,22 +64,19 @@ def model_weights(model: LanguageModel | EncoderDecoder) -> ModelWeights:
 
 
 def stream_of(model: LanguageModel | EncoderDecoder, record: Record, embedded: Embedded) -> Stream:
-    """Compute the residual stream of a record from the outputs of its heads.
-
-    Raises:
-        InputError: if the parts of the stream do not sum to the output of the model.
-    """
-    layers: list[Layer] = [*(model.decoder if isinstance(model, EncoderDecoder) else model.stack).layers]
+    """Compute the residual stream of a record from the outputs of its heads, and check it against the logits."""
+    stack = model.decoder if isinstance(model, EncoderDecoder) else model.stack
     weights, feed_forward = model_weights(model), {}
     position = embedded.positions.expand_as(embedded.words)
-    x, attention, states = embedded.words + position, torch.zeros_like(embedded.words), []
+    x, states = embedded.words + position, []
+    attention = torch.zeros_like(x)  # sum of all that attention adds to the stream
     with torch.inference_mode():
-        for number, layer in enumerate(layers):
+        for number, layer in enumerate(stack.layers):
             states.append(x)
             for site in (Site("decoder", number), Site("cross", number)):
                 if site in weights.sites:
-                    written = weights.sites[site].w_o(record.step(site).outputs())
-                    x, attention = x + written, attention + written
+                    added = weights.sites[site].w_o(record.step(site).outputs())
+                    x, attention = x + added, attention + added
             if layer.feed_forward is not None:
                 feed_forward[number] = layer.feed_forward(x)
                 x = x + feed_forward[number]

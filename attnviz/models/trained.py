@@ -18,7 +18,7 @@ ENDING = ".safetensors"
 
 
 def folder(name: str) -> Path:
-    """Folder with the files of a shipped model."""
+    """Path of the folder with the files of a shipped model, such as "story"."""
     return assets.path(f"models/{name}")
 
 
@@ -29,11 +29,7 @@ def checkpoints(name: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=16)
 def load(name: str, step: int | None = None) -> Model:
-    """Load a shipped model at a training step, by default the last, in evaluation mode.
-
-    Raises:
-        AttnvizError: if the file is missing, damaged, or does not fit the sizes it states; the message names the file.
-    """
+    """Load a shipped model at a training step, by default the last; raise AttnvizError if there is no such file."""
     steps = checkpoints(name)
     if not steps:
         raise AttnvizError(f"The weights of '{name}' are missing: there is no *{ENDING} in assets/models/{name}.")
@@ -50,11 +46,7 @@ def place(name: str, step: int) -> Path:
 
 @torch.inference_mode(False)  # gradients also flow through its weights
 def read(path: Path) -> Model:
-    """Read a model from a file.
-
-    Raises:
-        AttnvizError: if the file is missing or damaged; the message names the file.
-    """
+    """Read a model from a file, in evaluation mode; raise AttnvizError if the file is missing or damaged."""
     subject = f"The weights {path.parent.name}/{path.name}"
     try:
         with safe_open(path, "pt") as file:
@@ -71,7 +63,7 @@ def read(path: Path) -> Model:
 
 
 def write(model: Model, path: Path) -> None:
-    """Save the weights of a model as float16: half the bytes, and no measured difference."""
+    """Save the weights of a model as float16: half the bytes, and no measured difference in the outputs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().half().contiguous() for name, tensor in model.state_dict().items()}
     with storage.unfinished(path) as part:

@@ -17,7 +17,7 @@ from attnviz.models.multihead import MultiHeadAttention
 
 
 class Layer(nn.Module):
-    """Self-attention, cross-attention to a memory if `cross`, and a feed-forward network if `d_ff` is above 0."""
+    """One Transformer layer: self-attention, cross-attention if `cross`, and a feed-forward network if `d_ff` > 0."""
 
     def __init__(
         self, d_model: int, num_heads: int, *, d_ff: int = 0, cross: bool = False, bias: bool = True, norm: bool = True
@@ -46,13 +46,13 @@ class Layer(nn.Module):
         tap: Tap | None,
         site: Site,
     ) -> Tensor:
-        """Transform vectors, (B, n, d_model) -> (B, n, d_model), with a memory (B, K, d_model) for cross-attention."""
+        """Transform vectors, (B, n, d_model) -> (B, n, d_model), with cross-attention to a memory, (B, K, d_model)."""
         x = x if tap is None else tap.enter(x, site=site)
-        y = self.norm(x)
-        x = x + self.attention(y, y, y, mask, tap=tap, site=site)
+        normalized = self.norm(x)
+        x = x + self.attention(normalized, normalized, normalized, mask, tap=tap, site=site)
         if self.cross is not None:
-            cross = Site("cross", site.layer)
-            x = x + self.cross(self.cross_norm(x), memory, memory, memory_mask, tap=tap, site=cross)
+            cross_site = Site("cross", site.layer)
+            x = x + self.cross(self.cross_norm(x), memory, memory, memory_mask, tap=tap, site=cross_site)
         return x if self.feed_forward is None else x + self.feed_forward(x)
 
 
@@ -116,11 +116,11 @@ def sinusoidal(length: int, d_model: int) -> Tensor:
 
     Even columns hold sines, odd columns cosines; an odd d_model ends with a sine.
     """
-    position = torch.arange(length).unsqueeze(1)
     frequency = torch.exp(torch.arange(0, d_model, 2) * (-math.log(10_000) / d_model))
+    angle = torch.arange(length).unsqueeze(1) * frequency
     table = torch.zeros(length, d_model)
-    table[:, 0::2] = torch.sin(position * frequency)
-    table[:, 1::2] = torch.cos(position * frequency[: d_model // 2])
+    table[:, 0::2] = torch.sin(angle)
+    table[:, 1::2] = torch.cos(angle[:, : d_model // 2])
     return table
 
 
@@ -135,7 +135,7 @@ class Embedding(nn.Module):
         nn.init.normal_(self.positions.weight, std=0.5)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Embed (B, n) ids, or take (B, n, d_model) vectors in place of word embeddings, and add the positions."""
+        """Embed ids, (B, n), or vectors in place of the words, (B, n, d_model), and add the positions."""
         words = ids if ids.is_floating_point() else self.words(ids)
         return words + self.positions.weight[: ids.shape[1]]
 
@@ -154,7 +154,7 @@ class LanguageModel(nn.Module):
     def forward(
         self, ids: Tensor, lengths: tuple[int, ...] | None = None, *, tap: Tap | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Predict the next word at each position of (B, n) ids, of which `lengths` are not padding.
+        """Predict the next word at each position of ids, (B, n), of which the first `lengths` are not padding.
 
         Returns:
             The last hidden states, (B, n, d_model), and the logits of the next word, (B, n, vocabulary).
@@ -179,7 +179,7 @@ class EncoderDecoder(nn.Module):
         self.unembedding = nn.Linear(config.d_model, config.written)
 
     def encode(self, ids: Tensor, lengths: tuple[int, ...] | None = None, *, tap: Tap | None = None) -> Tensor:
-        """Encode (B, K) ids into a memory, (B, K, d_model)."""
+        """Encode ids, (B, K), of which the first `lengths` are not padding, into a memory, (B, K, d_model)."""
         return self.memory_norm(self.encoder(self.embedding(ids), _padding(lengths, ids), tap=tap))
 
     def decode(
@@ -191,7 +191,7 @@ class EncoderDecoder(nn.Module):
         *,
         tap: Tap | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Predict the next word at each position of (B, Q) ids that begin with <sos>, given a memory.
+        """Predict the next word at each position of ids, (B, Q), that begin with <sos>, given a memory.
 
         Returns:
             The last hidden states, (B, Q, d_model), and the logits of the next word, (B, Q, output words).

@@ -17,7 +17,7 @@ from attnviz.core.stream import Embedded, ModelWeights, Origin
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.models import constructed, streams
-from attnviz.models.multihead import Watching
+from attnviz.models.multihead import InputTap
 from attnviz.models.transformer import Layers, sinusoidal
 from attnviz.sources import cards
 from attnviz.sources.base import Source, lengths_of, token_ids
@@ -43,7 +43,7 @@ class Untrained(Source):
     def origin(self, record: Record, site: Site) -> Origin:
         """Input of the attention call at a site, from another run of the record."""
         record.step(site)
-        tap = Watching(self.edits_of(record))
+        tap = InputTap(self.edits_of(record))
         self._run(record.sentences, tap)
         embedded = self._embed(token_ids(record.sentences))
         return replace(tap.origin(site, embedded, embedded), is_normalized=self.is_normalized)

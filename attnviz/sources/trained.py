@@ -16,7 +16,7 @@ from attnviz.core.stream import Embedded, ModelWeights, Origin
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
 from attnviz.models import streams, trained
-from attnviz.models.multihead import Watching
+from attnviz.models.multihead import InputTap
 from attnviz.models.transformer import Embedding, EncoderDecoder
 from attnviz.sources import cards, taking
 from attnviz.sources.base import Source, lengths_of, token_ids
@@ -178,7 +178,7 @@ class Trained(Source):
     def origin(self, record: Record, site: Site) -> Origin:
         """Input of the attention call at a site, from another run of the record."""
         record.step(site)
-        tap, ids = Watching(self.edits_of(record)), self._ids(record.sentences, record.targets)
+        tap, ids = InputTap(self.edits_of(record)), self._ids(record.sentences, record.targets)
         with torch.inference_mode():
             self._run(record.sentences, record.targets, tap)
             vectors = {"input": _embed(self._model.embedding, ids[0])}

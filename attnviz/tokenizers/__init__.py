@@ -29,7 +29,7 @@ class Tokenizer(Protocol):
 
 
 def hashed(piece: str) -> int:
-    """Hash a piece to an id, without a vocabulary: equal on every machine, and never the id of a special token."""
+    """Hash a piece of text to an id, which is the same on every machine, and never the id of a special token."""
     digest = blake2b(piece.encode("utf-8", "surrogatepass"), digest_size=ID_BYTES).digest()
     return len(SPECIAL) + int.from_bytes(digest) % (2 ** (8 * ID_BYTES) - len(SPECIAL))
 
@@ -77,8 +77,9 @@ class Words:
 
 
 def spans(text: str) -> list[tuple[int, int]]:
-    """Start and end of each word and mark, in characters."""
-    return [span for part, span in _PARTS.pre_tokenize_str(without_surrogates(text)) if not part.isspace()]
+    """Character ranges, (start, end), of all words and punctuation marks of a text."""
+    pieces = _PARTS.pre_tokenize_str(without_surrogates(text))
+    return [span for piece, span in pieces if not piece.isspace()]
 
 
 class Subword:
@@ -93,14 +94,15 @@ class Subword:
         self._encoder.encode_special_tokens = True  # a typed "<pad>" is text
 
     def encode(self, text: str) -> tuple[Token, ...]:
+        """Cut a text into words and pieces of words; a piece that continues a word is `joined`."""
         encoding = self._encoder.encode(without_surrogates(text), add_special_tokens=False)
-        tokens, before = [], None
-        for number, (start, end), word in zip(encoding.ids, encoding.offsets, encoding.word_ids, strict=True):
-            if text[start] == " " and not text[start:end].isspace():
+        tokens, previous_word = [], None
+        for id, (start, end), word in zip(encoding.ids, encoding.offsets, encoding.word_ids, strict=True):
+            if text[start] == " " and not text[start:end].isspace():  # the space before a word
                 start += 1
             piece = text[start:end]
-            tokens.append(Token(piece, number, start, end, joined=word == before))
-            before = None if piece.isspace() else word
+            tokens.append(Token(piece, id, start, end, joined=word == previous_word))
+            previous_word = None if piece.isspace() else word
         return tuple(tokens)
 
 
@@ -110,11 +112,7 @@ NAMES = tuple(_KINDS)
 
 @cache
 def load(name: str) -> Tokenizer:
-    """Return the tokenizer with this name, created once.
-
-    Raises:
-        InputError: if there is no such tokenizer; the message names those that exist.
-    """
+    """Return the tokenizer with this name, created once; raise InputError if there is none."""
     if name not in NAMES:
         raise InputError(f"There is no tokenizer {quoted(name)}. There are: {', '.join(NAMES)}.")
     return _KINDS[name]()
@@ -138,14 +136,19 @@ def batch(tokenizer: Tokenizer, texts: Sequence[str], *, sos: bool = False, eos:
         if not tokens:
             problem = "holds only whitespace" if text else "is empty"
             raise InputError(f"Sentence {number} {problem}; type at least one word in it.")
-        begin, end = [_special_token(SOS, 0)] if sos else [], [_special_token(EOS, len(text))] if eos else []
-        rows.append((*begin, *tokens, *end))
+        if sos:
+            tokens = (_special_token(SOS, 0), *tokens)
+        if eos:
+            tokens = (*tokens, _special_token(EOS, len(text)))
+        rows.append(tokens)
     longest = max(map(len, rows))
-    return tuple(
-        Sentence(text, row + (_special_token(PAD, len(text)),) * (longest - len(row)), len(row))
-        for text, row in zip(texts, rows, strict=True)
-    )
+    sentences = []
+    for text, tokens in zip(texts, rows, strict=True):
+        padding = (_special_token(PAD, len(text)),) * (longest - len(tokens))
+        sentences.append(Sentence(text, tokens + padding, len(tokens)))
+    return tuple(sentences)
 
 
 def _special_token(name: str, position: int) -> Token:
+    """Make a special token, which has no characters, at a position in the text."""
     return Token(name, SPECIAL[name], position, position, special=True)

@@ -63,54 +63,47 @@ class Vocabulary:
         return replace(sentence, length=length)
 
     def extended(self, sentence: Sentence, id: int) -> Sentence:
-        """Append a token to a sentence.
-
-        Raises:
-            InputError: if there is no such id.
-        """
+        """Append the token with an id, and its word, to a sentence; raise InputError if there is no such id."""
         if not 0 <= id < len(self):
             raise InputError(f"There is no token with the id {id}; there are {len(self):,}, counted from 0.")
         text, name, special = sentence.text, self.names[id], id < len(SPECIAL)
         needs_space = text and not text.endswith(_ELISION) and name not in _CLOSING
-        start = len(text) + bool(needs_space and not special)
-        text = text if special else f"{text:<{start}}{name}"
+        if not special:
+            text += f" {name}" if needs_space else name
+        start = len(text) if special else len(text) - len(name)
         token = Token(name, id, start, len(text), special=special)
         return Sentence(text, (*sentence.tokens, token), sentence.length + 1)
 
     def ids(self, words: Iterable[str]) -> list[int]:
-        """Look up the ids of known words.
-
-        Raises:
-            AttnvizError: if a word is unknown; the message names it.
-        """
-        pairs = [(word, self._id(word)) for word in words]
-        if missing := [word for word, id in pairs if id is None]:
-            raise AttnvizError(f"The vocabulary has no '{missing[0]}'.")
-        return [id for _, id in pairs if id is not None]
+        """Look up the ids of words; raise AttnvizError if a word is unknown."""
+        ids = []
+        for word in words:
+            id = self._id(word)
+            if id is None:
+                raise AttnvizError(f"The vocabulary has no '{word}'.")
+            ids.append(id)
+        return ids
 
     def _token(self, word: str, start: int, end: int) -> Token:
-        """Make the token of a word at a span; an unknown word is marked."""
+        """Make the token of a word with a character range; the text of an unknown word ends with `UNKNOWN`."""
         id = self._id(word)
         return Token(f"{word}{UNKNOWN}", self._ids[UNK], start, end) if id is None else Token(word, id, start, end)
 
     def _id(self, word: str) -> int | None:
         """Id of a typed word, or None; a typed "<sos>" never matches, because it was cut into three words before."""
-        if (id := self._ids.get(word)) is not None:
-            return id
-        lower = word.lower()
-        return self._ids.get(lower, self._ids.get(lower.replace("’", "'")))
+        for spelling in (word, word.lower(), word.lower().replace("’", "'")):
+            if spelling in self._ids:
+                return self._ids[spelling]
+        return None
 
     @cached_property
     def _ids(self) -> dict[str, int]:
+        """Id of each entry of the vocabulary."""
         return {name: id for id, name in enumerate(self.names)}
 
 
 def read(path: Path) -> dict[str, Vocabulary]:
-    """Read the vocabularies of a shipped model from a file, by language.
-
-    Raises:
-        AttnvizError: if the file cannot be read; the message names it.
-    """
+    """Read the vocabularies of a shipped model, by language, from a file; raise AttnvizError if it cannot be read."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         return {language: Vocabulary(tuple(words)) for language, words in data.items()}

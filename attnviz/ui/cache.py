@@ -264,7 +264,7 @@ def _run(key: tuple, source: Source, request: Request) -> Record:
 
 def _drop_all() -> None:
     """Empty the cache."""
-    SHARED.let_go(SHARED.bytes)
+    SHARED.free(SHARED.bytes)
 
 
 def with_stream(source: Source, record: Record) -> Record:

@@ -188,8 +188,8 @@ def test_three_ways_to_the_same_output(mask, policy, block, stretch, tile, biase
     bias = torch.randn(B, 1, Q, K, dtype=torch.float64) if biased else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "BLOCK", block)
-        patch.setattr(attention, "ROWS", 1)
-        patch.setattr(attention, "STRETCH", stretch)
+        patch.setattr(attention, "MIN_ROWS", 1)
+        patch.setattr(attention, "SPAN_STEP", stretch)
         in_tiles(patch, tile)
         settings = {"bias": bias, "empty_rows": policy, "temperature": temperature, "softcap": softcap}
         first, *others = outputs(*tensors(), mask, **settings)

@@ -62,7 +62,7 @@ def waiting(kept: BoundedCache, key, inside: Barrier, others: int, make) -> list
     """Start a thread that stays within `make` until the barrier is passed again, and threads that wait for it."""
     first = Asker(kept, key, lambda: (inside.wait(PATIENCE), inside.wait(PATIENCE), make())[-1])
     inside.wait(PATIENCE)
-    outcome = kept._making[key].outcome
+    outcome = kept._pending[key].future
     askers = [first, *(Asker(kept, key, make) for _ in range(others))]
     for _ in range(others):
         assert outcome.came.acquire(timeout=PATIENCE)
@@ -169,7 +169,7 @@ def test_the_least_recently_used_are_let_go_of_when_asked(sizes, size):
     kept = sized(100)
     for key, bytes in enumerate(sizes):
         kept.get(key, lambda bytes=bytes: bytes)
-    let_go = kept.let_go(size)
+    let_go = kept.free(size)
 
     assert (*let_go, *kept.keys()) == tuple(range(len(sizes)))
     freed = sum(sizes[key] for key in let_go)

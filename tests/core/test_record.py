@@ -60,7 +60,7 @@ def test_any_window_is_that_window_of_the_whole(mask, biased, policy, temperatur
     bias = None if biased is None else torch.randn(biased, dtype=torch.float64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(attention, "BLOCK", block)
-        patch.setattr(attention, "ROWS", 1)
+        patch.setattr(attention, "MIN_ROWS", 1)
         if tile:
             patch.setattr(attention, "LONG", 0)
             patch.setattr(attention, "TILE", tile)

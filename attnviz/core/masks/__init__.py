@@ -27,27 +27,28 @@ def composable() -> tuple[type[Mask], ...]:
     rules = [rule for rule in RULES.values() if rule.parameters()]
 
     def order(rule: type[Mask]) -> tuple[bool, int, str]:
+        has_cells = rule.parameters()[0].kind == "cells"
         rank = USUAL.index(rule.keyword) if rule.keyword in USUAL else len(USUAL)
-        return rule.parameters()[0].kind == "cells", rank, rule.rule
+        return has_cells, rank, rule.rule
 
     return tuple(sorted(rules, key=order))
 
 
 def initial_mask(rule: type[Mask], keys: int, lengths: tuple[int, ...]) -> Mask:
-    """Make the initial mask for the controls of a rule, from the number of keys and the lengths of the sentences."""
-    whole, half = max(1, keys), max(1, keys // 2)
-    starts = {
+    """Make the mask that a rule has when a user adds it, for a number of keys and the lengths of the sentences."""
+    num_keys, half = max(1, keys), max(1, keys // 2)
+    values = {
         "padding": {"lengths": lengths},
-        "documents": {"lengths": tuple(part for part in ((keys + 1) // 2, keys // 2) if part)},
+        "documents": {"lengths": tuple(length for length in (keys - keys // 2, keys // 2) if length)},
         "media": {"places": (0, half), "size": half},
-        "neighborhood": {"size": min(3, whole), "length": whole},
+        "neighborhood": {"size": min(3, num_keys), "length": num_keys},
         "block_diffusion": {"length": half},
-        "random": {"every": whole},
+        "random": {"every": num_keys},
         "global": {"positions": (0,)},
         "blank": {"positions": (0,)},
     }
-    usual = {p.name: p.default for p in rule.parameters() if p.default is not None}
-    return rule(**usual | starts.get(rule.rule, {}))
+    defaults = {p.name: p.default for p in rule.parameters() if p.default is not None}
+    return rule(**defaults | values.get(rule.rule, {}))
 
 
 def subsequent_mask(size: int) -> Tensor:

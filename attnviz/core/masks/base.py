@@ -30,22 +30,22 @@ NUMBER = re.compile(r"(?P<optional>\[)?(?P<before>[^\[\]{}]*)\{(?P<name>\w+)\}(?
 
 
 class Reason(str):
-    """Reason why cells are blocked: "causal and padding".
+    """Text that says why cells are blocked: "causal and padding".
 
     Attributes:
-        rules: index (in `Mask.rules`) and words of each rule that blocks the cells.
+        rules: index in `Mask.rules`, and text, of each rule that blocks the cells.
     """
 
     rules: tuple[tuple[int, str], ...]
 
     @classmethod
     def of(cls, rules: dict[int, str]) -> Self:
-        """Make a reason from the words of the blocking rules, by their index in `Mask.rules`.
+        """Make a reason from the texts of the rules that block the cells, by index in `Mask.rules`.
 
-        The words of an "or" are in parentheses, which stay only if other rules block the cells, too.
+        The text of an `Or` is in parentheses, "(causal or prefix of 2)", which a single rule does not need.
         """
-        plain = {index: words[1:-1] if words[0] + words[-1] == "()" else words for index, words in rules.items()}
-        reason = cls(" and ".join((rules if len(rules) > 1 else plain).values()))
+        plain = {index: re.sub(r"^\((.*)\)$", r"\1", text) for index, text in rules.items()}
+        reason = cls(" and ".join(rules.values() if len(rules) > 1 else plain.values()))
         reason.rules = tuple(plain.items())
         return reason
 
@@ -100,7 +100,7 @@ class Mask(ABC):
         return parameters(cls)
 
     def code(self, writer: Any) -> Any:
-        """Write the predicate of the mask as code for a `writing.MaskWriter`; None if it has no keyword (operators)."""
+        """Write the predicate of the mask as code, a `writing.Symbol`; None for a mask without a keyword."""
         return writer.write_predicate(self.allows) if getattr(self, "keyword", "") else None
 
     @property
@@ -135,7 +135,7 @@ class Mask(ABC):
         return mask[sentence if self.batch_size else 0, 0]
 
     def blockers(self, query: Tensor, key: Tensor, sentence: Tensor) -> dict[str, Tensor]:
-        """Compute which cells each rule blocks: words of the rule -> boolean tensor, with shapes as in `allows`."""
+        """Compute which cells each rule blocks: a boolean tensor, shaped as in `allows`, by the text of the rule."""
         return {str(self): ~self.allows(query, key, sentence)}
 
     def blocked_by(self, query: int, key: int, *, sentence: int = 0) -> tuple[str, ...]:
@@ -145,8 +145,9 @@ class Mask(ABC):
         return tuple(rule for rule, blocked in self.blockers(*cell).items() if blocked.any())
 
     def rules(self) -> tuple[str, ...]:
-        """List the names of all rules, as in `blocked_by`; `Reason.rules` has indices into this list."""
-        return tuple(self.blockers(*[torch.zeros(1, 1, 1, dtype=torch.int64)] * 3))
+        """List the texts of all rules, as in `blocked_by`; `Reason.rules` has indices into this list."""
+        zero = torch.zeros(1, 1, 1, dtype=torch.int64)
+        return tuple(self.blockers(zero, zero, zero))
 
     def reasons(
         self,
@@ -166,44 +167,45 @@ class Mask(ABC):
         self._check_sentence(sentence)
         query, key, _ = self._indices(queries, keys, rows, columns)
         blockers = self.blockers(query, key, torch.tensor(sentence).reshape(1, 1, 1))
-        # `codes` holds for each cell the index of its set of blocking rules in `sets`. Each rule splits every set in
-        # two, without (even codes) and with the rule (odd codes); sets that no cell has are dropped.
+        # `codes` holds for each cell the index in `rule_sets` of the set of rules that block the cell. Each rule splits
+        # every set in two, without (even codes) and with the rule (odd codes); sets that no cell has are dropped.
         codes = torch.zeros(query.shape[-2], key.shape[-1], dtype=torch.int64)
-        sets: list[dict[int, str]] = [{}]
+        rule_sets: list[dict[int, str]] = [{}]
         for index, (rule, blocked) in reversed([*enumerate(blockers.items())]):
             codes = 2 * codes + blocked.expand(1, *codes.shape)[0]
-            used = torch.bincount(codes.flatten(), minlength=2 * len(sets)).nonzero().flatten()
-            codes = torch.searchsorted(used, codes)
-            sets = [({index: rule} if code % 2 else {}) | sets[code // 2] for code in used.tolist()]
-        has_open_cells = not all(sets)  # then the first set is empty
-        return tuple(map(Reason.of, sets[has_open_cells:])), codes if has_open_cells else codes + 1
+            used_codes = torch.bincount(codes.flatten(), minlength=2 * len(rule_sets)).nonzero().flatten()
+            codes = torch.searchsorted(used_codes, codes)
+            rule_sets = [({index: rule} if code % 2 else {}) | rule_sets[code // 2] for code in used_codes.tolist()]
+        has_open_cells = not all(rule_sets)  # then the first set is empty
+        return tuple(map(Reason.of, rule_sets[has_open_cells:])), codes if has_open_cells else codes + 1
 
     def is_open(self, queries: range, keys: range) -> bool | None:
-        """Whether a block of cells is all open (True) or all blocked (False), without computing cells; None if unknown.
+        """Whether a block of cells is all open (True) or all blocked (False), without computing its cells.
 
-        The predicate is evaluated on ranges of positions. None is also the result for a predicate that needs tensors,
-        and means that the caller must compute the cells. Both ranges must be ascending and not empty.
+        The predicate is evaluated on ranges of positions. None means that the caller must compute the cells: some are
+        open and some blocked, or the predicate needs tensors. Both ranges must be ascending and not empty.
         """
         sentences = Span(0, (self.batch_size or 1) - 1)
         try:
             return self.allows(Span(queries[0], queries[-1]), Span(keys[0], keys[-1]), sentences).truth
-        except (TypeError, AttributeError):
+        except (TypeError, AttributeError):  # the predicate needs tensors
             return None
 
     def span(self, queries: range, keys: range, size: int) -> range:
-        """Find the smallest range of `keys`, in steps of `size`, outside of which all `queries` are blocked."""
-        blocks = [keys[start : start + size] for start in range(0, len(keys), size)]
-        used = [i for i, block in enumerate(blocks) if len(queries) and self.is_open(queries, block) is not False]
-        return keys[used[0] * size : (used[-1] + 1) * size] if used else keys[:0]
+        """Find the range of `keys` from the first to the last block of `size` keys that `queries` may attend to."""
+        blocks = [keys[start : start + size] for start in range(0, len(keys), size)] if queries else []
+        reached = [block for block in blocks if self.is_open(queries, block) is not False]
+        return range(reached[0].start, reached[-1].stop, keys.step) if reached else keys[:0]
 
     def keys_left(self, queries: int, keys: int, *, sentence: int = 0) -> Tensor:
         """Count the keys that each query may attend to, int64, (Q,); blocks that `is_open` decides are not computed."""
-        own_mask, counts = self.of_sentence(sentence), torch.zeros(queries, dtype=torch.int64)
-        for start in range(0, queries, HIGH):
-            rows = slice(start, min(start + HIGH, queries))
-            for first in range(0, keys, BLOCK // HIGH):
-                columns = slice(first, min(first + BLOCK // HIGH, keys))
-                is_open = own_mask.is_open(range(queries)[rows], range(keys)[columns])
+        mask, counts = self.of_sentence(sentence), torch.zeros(queries, dtype=torch.int64)
+        width = BLOCK // HIGH
+        for first_row in range(0, queries, HIGH):
+            rows = slice(first_row, min(first_row + HIGH, queries))
+            for first_column in range(0, keys, width):
+                columns = slice(first_column, min(first_column + width, keys))
+                is_open = mask.is_open(range(queries)[rows], range(keys)[columns])
                 if is_open is None:
                     counts[rows] += self.grid(queries, keys, sentence=sentence, rows=rows, columns=columns).sum(1)
                 elif is_open:
@@ -225,9 +227,9 @@ class Mask(ABC):
 
     def _check_sentence(self, sentence: int) -> None:
         """Raise MaskError if the mask is for a batch that has no sentence with this index."""
-        if not 0 <= sentence < (self.batch_size or sentence + 1):
-            number = f"it is for {self.batch_size}, counted from 0"
-            raise MaskError(f"The mask '{self}' has no sentence {sentence}; {number}.")
+        if sentence < 0 or (self.batch_size and sentence >= self.batch_size):
+            batch = f"it is for {self.batch_size}, counted from 0"
+            raise MaskError(f"The mask '{self}' has no sentence {sentence}; {batch}.")
 
     def _indices(
         self, queries: int, keys: int, rows: slice | Tensor, columns: slice | Tensor
@@ -248,44 +250,43 @@ class Mask(ABC):
 
     @property
     def text(self) -> str:
-        """Text from which `attnviz.mask` makes an equal mask: "window(4, 1)", "padding(5, 3, left=5)".
-
-        Raises:
-            MaskError: if the mask is not a rule with a name, or a parameter is below the minimum of its rule.
-        """
+        """Text from which `attnviz.mask` makes an equal mask: "padding(5, 3, left=5)"; raise MaskError if none does."""
         names = [parameter.name for parameter in self.parameters()]
         if not getattr(self, "keyword", "") or (is_dataclass(self) and [f.name for f in fields(self)] != names):
             raise MaskError(f"The mask '{self}' has no text: it is not a rule with a name.")
-        numbers: list[str] = []
-        by_name = False
+        arguments: list[str] = []
+        needs_name = False  # arguments after a list, or after a default value that is left out
         for parameter in self.parameters():
             value = getattr(self, parameter.name)
-            items = value if parameter.kind == "numbers" else (value,)
-            skipped = value == parameter.default and not parameter.required
-            if not skipped and min(items, default=0) < parameter.least:
+            if value == parameter.default and not parameter.required:
+                needs_name = True
+                continue
+            numbers = value if parameter.kind == "numbers" else (value,)
+            if min(numbers, default=0) < parameter.least:
                 raise MaskError(f"The mask '{self}' has no text: its {parameter.name} is below {parameter.least}.")
-            if not skipped:
-                numbers += [f"{parameter.name}={item}" if by_name else str(item) for item in items or ["[]"]]
-            by_name |= skipped or parameter.kind == "numbers"
-        return f"{self.keyword}({', '.join(numbers)})" if numbers else self.keyword
+            prefix = f"{parameter.name}=" if needs_name else ""
+            arguments += [f"{prefix}{number}" for number in numbers or ["[]"]]
+            needs_name |= parameter.kind == "numbers"
+        return f"{self.keyword}({', '.join(arguments)})" if arguments else self.keyword
 
     def __str__(self) -> str:
-        numbers = {parameter.name: parameter for parameter in self.parameters()}
+        by_name = {parameter.name: parameter for parameter in self.parameters()}
 
-        def fill(part: re.Match) -> str:
+        def fill(match: re.Match) -> str:
             """Write one number of `words`; nothing if it is optional and has its default value."""
-            value = getattr(self, part["name"])
-            if part["optional"] and value == numbers[part["name"]].default:
+            value = getattr(self, match["name"])
+            if match["optional"] and value == by_name[match["name"]].default:
                 return ""
-            listed = ", ".join(map(str, value)) or "none" if isinstance(value, tuple) else str(value)
-            return f"{part['before']}{listed}{part['after']}"
+            if isinstance(value, tuple):
+                value = ", ".join(map(str, value)) or "none"
+            return f"{match['before']}{value}{match['after']}"
 
         return NUMBER.sub(fill, self.words)
 
 
 @dataclass(frozen=True)
 class _Group(Mask):
-    """Several masks joined by one operator: `sign` in text, `combine` for cells."""
+    """Several masks joined by an operator: `sign` in the text of the mask, `combine` on boolean tensors."""
 
     masks: tuple[Mask, ...]
     sign: ClassVar[str]
@@ -310,7 +311,8 @@ class _Group(Mask):
     @property
     def text(self):
         is_or = isinstance(self, Or)  # "and" needs no parentheses inside "or"
-        return f" {self.sign} ".join(m.text if is_or and isinstance(m, And) else operand(m) for m in self.masks)
+        texts = [mask.text if is_or and isinstance(mask, And) else operand(mask) for mask in self.masks]
+        return f" {self.sign} ".join(texts)
 
     def __str__(self) -> str:
         return f" {self.rule} ".join(operand(mask, str(mask)) for mask in self.masks)
@@ -332,6 +334,7 @@ class And(_Group):
     combine = operator.and_
 
     def blockers(self, query, key, sentence):
+        """Collect the blockers of all masks; a rule that occurs in several masks blocks where one of these does."""
         blockers: dict[str, Tensor] = {}
         for mask in self.masks:
             for rule, blocked in mask.blockers(query, key, sentence).items():
@@ -386,9 +389,9 @@ class Not(Wrapper):
 
 @dataclass(frozen=True)
 class Shifted(Wrapper):
-    """A mask whose query i has the keys of query i + offset in its mask; made by `Mask.shifted` where it is needed.
+    """A mask in which query i may attend to the keys that query i + offset may attend to in `mask`; see `Mask.shifted`.
 
-    A negative offset may give positions before 0, which belong to no document and no block.
+    With a negative offset, i + offset may be a position before 0, which belongs to no document and no block.
     """
 
     rule = "shifted"
@@ -414,17 +417,18 @@ class Shifted(Wrapper):
 
 
 def operand(mask: Mask, text: str | None = None) -> str:
-    """Write the text of a mask, or the given words, as an operand, with parentheses if it is an `And` or `Or`."""
+    """Return the text of a mask, by default `mask.text`, in parentheses if the mask is an `And` or `Or`."""
     text = mask.text if text is None else text
     return f"({text})" if isinstance(mask, _Group) else text
 
 
 def _join(group: type[_Group], *masks: Mask) -> Mask:
     """Join masks by "and" or "or", without nested groups of the same kind and without duplicates."""
-    parts: dict[Mask, None] = {}
+    operands: list[Mask] = []
     for mask in masks:
-        parts |= dict.fromkeys(mask.masks if isinstance(mask, group) else (mask,))
-    return group(tuple(parts)) if len(parts) > 1 else next(iter(parts))
+        operands += mask.masks if isinstance(mask, group) else [mask]
+    operands = [*dict.fromkeys(operands)]  # without duplicates
+    return group(tuple(operands)) if len(operands) > 1 else operands[0]
 
 
 def _common_batch(masks: tuple[Mask, ...]) -> int | None:

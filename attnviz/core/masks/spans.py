@@ -14,9 +14,10 @@ from torch import Tensor
 
 
 class Span:
-    """A range of integers from `low` to `high`; as a truth value 1 to 1 (true), 0 to 0 (false) or 0 to 1 (unknown).
+    """All integers from `low` to `high`, as an argument of a predicate that is evaluated for all of them at once.
 
-    A comparison is Span(true for all pairs, true for some pair). The methods from `is_in` on are the functions below.
+    A comparison gives a Span, too: 1 to 1 if it is true for all integers, 0 to 0 if for none, 0 to 1 if for some. The
+    functions below call the methods from `is_in` on, which have the same names.
     """
 
     __slots__ = ("high", "low")
@@ -76,6 +77,7 @@ class Span:
         return Span(1 - self.high, 1 - self.low)
 
     def is_in(self, numbers: Sequence[int]) -> "Span":
+        """Whether the integers of the span are in a sorted list: all, some or none of them."""
         count = bisect_right(numbers, self.high) - bisect_left(numbers, self.low)
         return Span(count == self.high - self.low + 1, count > 0)
 
@@ -87,8 +89,9 @@ class Span:
         return Span(min(items), max(items))
 
     def is_cell(self, key: "Span", cells: Sequence[tuple[int, int]]) -> "Span":
-        rows = cells[bisect_left(cells, (self.low,)) : bisect_left(cells, (self.high + 1,))]
-        count = sum(key.low <= column <= key.high for _, column in rows)
+        """Whether the cells of queries, this span, and keys are in a sorted list: all, some or none of them."""
+        first, end = bisect_left(cells, (self.low,)), bisect_left(cells, (self.high + 1,))
+        count = sum(key.low <= column <= key.high for _, column in cells[first:end])
         return Span(count == (self.high - self.low + 1) * (key.high - key.low + 1), count > 0)
 
 
@@ -111,8 +114,10 @@ def num_up_to(number: Any, numbers: Sequence[int]) -> Any:
 
 
 def num_ends(number: Any, lengths: Sequence[int]) -> Any:
-    """Count how many consecutive ranges of the given lengths end at or before a position."""
-    return num_up_to(number, [*accumulate(lengths)]) if isinstance(number, Tensor | Span) else number.num_ends(lengths)
+    """Count how many consecutive ranges of the given lengths, from position 0 on, end at or before a position."""
+    if isinstance(number, Tensor | Span):
+        return num_up_to(number, [*accumulate(lengths)])
+    return number.num_ends(lengths)
 
 
 def item_of(number: Any, numbers: Sequence[int]) -> Any:
@@ -128,7 +133,7 @@ def is_cell(query: Any, key: Any, cells: Sequence[tuple[int, int]]) -> Any:
 
 
 def size(numbers: Any) -> Any:
-    """Return the length of a tuple, or for the name of a list in printed code, the code of its length."""
+    """Return the length of a tuple; for a `writing.Symbol`, the code of the length."""
     return len(numbers) if isinstance(numbers, tuple) else numbers.size()
 
 

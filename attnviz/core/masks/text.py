@@ -9,7 +9,7 @@ A `Stack` is a mask as a list of rules, joined one after the other; in its text 
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 from operator import and_, or_
 from typing import Any, NoReturn
@@ -38,13 +38,13 @@ class Node:
     """A node of the syntax tree: an operator and its operands.
 
     Attributes:
-        kind: "and", "or", "not" or "off"; "off" is allowed only in the rule list of the app.
-        parts: operands.
+        kind: operator: "and", "or", "not" or "off"; "off" is allowed only in the text of a `Stack`.
+        operands: nodes, or masks of single rules.
         start: index of the first character in the text.
     """
 
     kind: str
-    parts: "tuple[Node | Mask, ...]"
+    operands: "tuple[Node | Mask, ...]"
     start: int
 
 
@@ -54,19 +54,19 @@ def mask_from_text(text: str) -> Mask:
     Raises:
         MaskError: if the text cannot be parsed; the message has the position of the error and a suggestion.
     """
-    reader = MaskParser(text)
-    return reader.mask(reader.tree())
+    parser = MaskParser(text)
+    return parser.mask(parser.tree())
 
 
 def form(rule: type[Mask]) -> str:
-    """Write the signature of a rule: "window(before, after=0)"."""
-    names = []
+    """Write how the text of a rule looks: "window(before, after=0)", "documents(lengths, ...)", "full"."""
+    arguments, needs_arguments = [], False
     for parameter in rule.parameters():
         name = parameter.name if parameter.required else f"{parameter.name}={parameter.default}"
-        names.append({"numbers": f"{name}, ...", "cells": "query:key, ..."}.get(parameter.kind, name))
-    if any(parameter.required or parameter.kind == "cells" for parameter in rule.parameters()):
-        return f"{rule.keyword}({', '.join(names)})"
-    return f"{rule.keyword} or {rule.keyword}({', '.join(names)})" if names else rule.keyword
+        arguments.append({"numbers": f"{name}, ...", "cells": "query:key, ..."}.get(parameter.kind, name))
+        needs_arguments |= parameter.required or parameter.kind == "cells"
+    text = f"{rule.keyword}({', '.join(arguments)})" if arguments else rule.keyword
+    return text if needs_arguments or not arguments else f"{rule.keyword} or {text}"
 
 
 class MaskParser:
@@ -84,10 +84,10 @@ class MaskParser:
         """Parse the whole text into a tree; raise MaskError if it cannot be parsed."""
         if self.text.lstrip().startswith("{"):
             raise MaskError("A mask is not read as JSON any more; write it as text, such as causal & window(4).")
-        tree = self._either(0)
-        if rest := self._take(r"\w+|\S"):
-            hint = f" Write {SIGNS[rest]} for it." if rest in SIGNS else " Rules are joined by & and |."
-            self._refuse(f"{quoted(rest)} cannot stand here", self.index - len(rest), hint)
+        tree = self._expression(0)
+        if word := self._take(r"\w+|\S"):
+            hint = f" Write {SIGNS[word]} for it." if word in SIGNS else " Rules are joined by & and |."
+            self._refuse(f"{quoted(word)} cannot stand here", self.index - len(word), hint)
         return tree
 
     def mask(self, tree: Node | Mask) -> Mask:
@@ -96,21 +96,21 @@ class MaskParser:
             return tree
         if tree.kind == "off":
             self._refuse("only a rule of the app's list can be off", tree.start)
-        parts = map(self.mask, tree.parts)
+        masks = [self.mask(operand) for operand in tree.operands]
         if tree.kind == "not":
-            return ~next(parts)
-        return reduce(and_ if tree.kind == "and" else or_, parts)
+            return ~masks[0]
+        return reduce(and_ if tree.kind == "and" else or_, masks)
 
-    def _either(self, depth: int) -> Node | Mask:
+    def _expression(self, depth: int) -> Node | Mask:
         """Parse operands joined by "&" and "|", within `depth` parentheses or negations."""
-        return self._join("or", lambda: self._join("and", lambda: self._operand(depth)))
+        return self._joined("or", partial(self._joined, "and", partial(self._operand, depth)))
 
-    def _join(self, kind: str, parse_part: Callable[[], Node | Mask]) -> Node | Mask:
-        """Parse one part, or several with the sign of "and" or "or" between them."""
-        start, parts = self._start(), [parse_part()]
+    def _joined(self, kind: str, parse_operand: Callable[[], Node | Mask]) -> Node | Mask:
+        """Parse one operand, or several joined by "&" (kind "and") or by "|" (kind "or")."""
+        start, operands = self._start(), [parse_operand()]
         while self._take(re.escape(SIGNS[kind])):
-            parts.append(parse_part())
-        return Node(kind, tuple(parts), start) if len(parts) > 1 else parts[0]
+            operands.append(parse_operand())
+        return Node(kind, tuple(operands), start) if len(operands) > 1 else operands[0]
 
     def _operand(self, depth: int) -> Node | Mask:
         """Parse a rule, a mask in parentheses, or an operand after "~" or "off:"."""
@@ -120,10 +120,10 @@ class MaskParser:
         if sign := self._take(r"off\s*:|~"):
             return Node("not" if sign == "~" else "off", (self._operand(depth + 1),), start)
         if self._take(r"\("):
-            inner = self._either(depth + 1)
+            tree = self._expression(depth + 1)
             if not self._take(r"\)"):
                 self._refuse(f"the parenthesis that opens at character {start + 1} is not closed")
-            return inner
+            return tree
         name = self._take(r"[A-Za-z_]\w*")
         if not name:
             self._refuse("a rule is missing; write one, such as causal or window(2)")
@@ -131,27 +131,25 @@ class MaskParser:
             return self._shift(depth)
         if name not in KEYWORDS:
             names = sorted({rule.keyword for rule in KEYWORDS.values()})
-            near = f" Write {SIGNS[name]} for it." if name in SIGNS else did_you_mean(name, names)
-            self._refuse(f"there is no rule {quoted(name)}", start, near or f" There are: {', '.join(names)}.")
+            hint = f" Write {SIGNS[name]} for it." if name in SIGNS else did_you_mean(name, names)
+            self._refuse(f"there is no rule {quoted(name)}", start, hint or f" There are: {', '.join(names)}.")
         return self._rule(KEYWORDS[name], start)
 
     def _shift(self, depth: int) -> Mask:
-        """Parse a shifted mask after the word "shifted": "shifted(window(2), 3)"."""
-        inner = self._either(depth + 1) if self._take(r"\(") else None
-        offset = self._take(r",\s*-?\d{1,6}\s*\)") if inner else ""
+        """Parse the rest of a shifted mask after the word "shifted": "(window(2), 3)"."""
+        tree = self._expression(depth + 1) if self._take(r"\(") else None
+        offset = self._take(r",\s*-?\d{1,6}\s*\)") if tree else ""
         if not offset:
             self._refuse("a mask and a number of positions are missing; write shifted(window(2), 3)")
-        return self.mask(inner).shifted(int(offset.strip(",) ")))
+        return self.mask(tree).shifted(int(offset.strip(",) ")))
 
     def _rule(self, rule: type[Mask], start: int) -> Mask:
-        """Parse the parameters of a rule."""
+        """Parse the arguments of a rule in parentheses, if there are any, and create the rule."""
         values: dict[str, Any] = {}
-        is_open = bool(self._take(r"\("))
-        while is_open and not self._take(r"\)"):
-            self._argument(rule, values)
-            if not self._take(","):
-                is_open = False
-                if not self._take(r"\)"):
+        if self._take(r"\("):
+            while not self._take(r"\)"):
+                self._argument(rule, values)
+                if not self._take(",") and not self.text.startswith(")", self._start()):
                     self._refuse(f"a comma or a parenthesis is missing; write {form(rule)}")
         if missing := [p.name for p in rule.parameters() if p.required and p.name not in values]:
             self._refuse(f"{quoted(rule.keyword)} needs {quoted(missing[0])}; write {form(rule)}", start)
@@ -161,14 +159,15 @@ class MaskParser:
             self._refuse(str(error).rstrip("."), start)
 
     def _argument(self, rule: type[Mask], values: dict[str, Any]) -> None:
-        """Parse the next parameter, by position or by name. A list grows as a list; a finished list is a tuple."""
+        """Parse one argument, by position or by name, into `values`. To a list, the next arguments may be appended."""
         start = self._start()
         name = self._take(r"[A-Za-z_]\w*(?=\s*=)")
-        free = [parameter for parameter in rule.parameters() if isinstance(values.get(parameter.name, []), list)]
-        parameter = next((parameter for parameter in free if name in ("", parameter.name)), None)
-        if parameter is None:
-            near = did_you_mean(name, [parameter.name for parameter in free]) if name else ""
-            self._refuse(f"{quoted(rule.keyword)} does not take this; write {form(rule)}", start, near)
+        unset = [p for p in rule.parameters() if p.name not in values or isinstance(values[p.name], list)]
+        matching = [parameter for parameter in unset if name in ("", parameter.name)]
+        if not matching:
+            hint = did_you_mean(name, [parameter.name for parameter in unset]) if name else ""
+            self._refuse(f"{quoted(rule.keyword)} does not take this; write {form(rule)}", start, hint)
+        parameter = matching[0]
         if name:
             self._take("=")
         if parameter.kind == "number":
@@ -189,24 +188,25 @@ class MaskParser:
         if not parameter.needed and self._take("None"):
             return None
         digits = self._take(r"-?\d+")
-        if not digits or len(digits) > 7 or not parameter.least <= int(digits) <= LARGEST:
-            wrong = digits or self._take(r"[^,()\[\]]*")
-            value = quoted(wrong, 20) if wrong else "missing"
+        if not digits or len(digits) > 7 or not parameter.least <= int(digits) <= LARGEST:  # 7: int() of few digits
+            wrong_text = digits or self._take(r"[^,()\[\]]*")
+            value = quoted(wrong_text, 20) if wrong_text else "missing"
             bounds = f"a whole number from {parameter.least:,} to {LARGEST:,}"
             self._refuse(f"{quoted(parameter.name)} is {value}; it must be {bounds}", start)
         return int(digits)
 
     def _cells(self) -> Iterable[tuple[int, int]]:
-        """Parse one cell or a rectangle of cells: "3:0", "4-6:0-2"."""
+        """Parse one cell, query:key, or a rectangle of cells: "3:0", "4-6:0-2"."""
         start = self._start()
-        box = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?:(\d{1,5})(?:-(\d{1,5}))?", self._take(r"[\d:-]+"))
-        if not box:
+        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?:(\d{1,5})(?:-(\d{1,5}))?", self._take(r"[\d:-]+"))
+        if not match:
             self._refuse("cells are written query:key, such as 3:0 or, for several, 4-6:0-2", start)
-        top, left = int(box[1]), int(box[3])
-        queries, keys = range(top, int(box[2] or top) + 1), range(left, int(box[4] or left) + 1)
+        first_query, last_query, first_key, last_key = match.groups()
+        queries = range(int(first_query), int(last_query or first_query) + 1)
+        keys = range(int(first_key), int(last_key or first_key) + 1)
         self.cells += len(queries) * len(keys)
         if not queries or not keys or self.cells > LARGEST:
-            self._refuse(f"{quoted(box[0])} holds no cell, or there are more than {LARGEST:,}", start)
+            self._refuse(f"{quoted(match[0])} holds no cell, or there are more than {LARGEST:,}", start)
         return product(queries, keys)
 
     def _take(self, pattern: str) -> str:
@@ -231,7 +231,7 @@ class Entry:
 
     Attributes:
         mask: a rule, or a mask joined from several rules.
-        join: "and" or "or", the operator between all entries before this one and this one; ignored for the first entry
+        join: "and" or "or", which joins this entry to the mask of all entries before it; ignored for the first entry
             that is on.
         negated: whether the mask is negated.
         on: whether the entry is part of the mask of the stack.
@@ -253,11 +253,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Stack:
-    """Entries joined from first to last, without operator precedence: ((a join b) join c) join d.
-
-    Raises:
-        MaskError: if there are more than `MOST` entries, or if masks are for different numbers of sentences.
-    """
+    """A mask as a list of at most `MOST` rules, joined from first to last: ((a join b) join c) join d."""
 
     entries: tuple[Entry, ...] = ()
 
@@ -269,25 +265,25 @@ class Stack:
     def mask(self) -> Mask | None:
         """The joined mask of all entries that are on; None if all are off."""
         mask = None
-        for entry in (entry for entry in self.entries if entry.on):
-            rule = ~entry.mask if entry.negated else entry.mask
-            if mask is not None:
-                rule = mask | rule if entry.join == "or" else mask & rule
-            mask = rule
+        for entry in self.entries:
+            if entry.on:
+                rule = ~entry.mask if entry.negated else entry.mask
+                if mask is not None:
+                    rule = mask | rule if entry.join == "or" else mask & rule
+                mask = rule
         return mask
 
     @property
     def text(self) -> str:
-        """The stack as text for `stack_from_text`: "(causal | prefix(3)) & off: ~window(2)", or "none".
-
-        The text omits the join of the first entry; parsing it gives the default join of the rule.
-        """
+        """Text for `stack_from_text`, "(causal | prefix(3)) & off: ~window(2)" or "none"; omits the first join."""
         text, last_join = "", "and"
         for entry in self.entries:
-            if text and entry.join == "and" and last_join == "or":
+            if not text:
+                text = entry.text
+                continue
+            if entry.join == "and" and last_join == "or":
                 text = f"({text})"
-            last_join = entry.join if text else "and"
-            text = f"{text} {SIGNS[entry.join]} {entry.text}" if text else entry.text
+            text, last_join = f"{text} {SIGNS[entry.join]} {entry.text}", entry.join
         return text or NONE
 
     def added(self, entry: Entry) -> "Stack":
@@ -301,7 +297,8 @@ class Stack:
 
     def moved(self, index: int, to: int) -> "Stack":
         """Return a stack with one entry moved to another index; all others keep their order."""
-        self._check(index), self._check(to)
+        self._check(index)
+        self._check(to)
         others = self.removed(index).entries
         return Stack((*others[:to], self.entries[index], *others[to:]))
 
@@ -317,30 +314,30 @@ class Stack:
 
 
 def stack_from_text(text: str) -> Stack:
-    """Parse a stack: the text of a mask in which rules may be "off:"; nested parts become masks of single entries.
+    """Parse the text of a stack; raise MaskError if it is no mask, has too many entries, or masks do not fit.
 
-    Raise MaskError as `mask_from_text`, and if there are too many entries.
+    It is the text of a mask with "off:" before rules that are off; ((a & b) | c) has the entries a, b and c.
     """
     if text.strip() == NONE:
         return Stack()
-    reader = MaskParser(text)
-    return Stack(tuple(_entries(reader, reader.tree())))
+    parser = MaskParser(text)
+    return Stack(tuple(_entries(parser, parser.tree())))
 
 
-def _entries(reader: MaskParser, tree: Node | Mask) -> list[Entry]:
-    """Convert a parsed text to entries by following its first operands: ((a & b) | c) becomes a, b, c."""
+def _entries(parser: MaskParser, tree: Node | Mask) -> list[Entry]:
+    """Convert a syntax tree to entries: those of the first operand, and one entry per further operand."""
     if isinstance(tree, Node) and tree.kind in JOINS:
-        first, *rest = tree.parts
-        return [*_entries(reader, first), *(_entry(reader, part, tree.kind) for part in rest)]
-    return [_entry(reader, tree)]
+        first, *others = tree.operands
+        return [*_entries(parser, first), *(_entry(parser, operand, tree.kind) for operand in others)]
+    return [_entry(parser, tree)]
 
 
-def _entry(reader: MaskParser, tree: Node | Mask, join: str = "") -> Entry:
-    """Convert one node of the parsed text to an entry; without `join`, with the default join of its rule."""
+def _entry(parser: MaskParser, tree: Node | Mask, join: str = "") -> Entry:
+    """Convert an operand to an entry; without `join`, with the default join of its rule."""
     flags = set()
     for flag in ("off", "not"):
         if isinstance(tree, Node) and tree.kind == flag:
             flags.add(flag)
-            tree = tree.parts[0]
-    mask = reader.mask(tree)
-    return Entry(mask, join or mask.join, "not" in flags, "off" not in flags)
+            tree = tree.operands[0]
+    mask = parser.mask(tree)
+    return Entry(mask, join or mask.join, negated="not" in flags, on="off" not in flags)

@@ -28,9 +28,9 @@ COMPARED, EITHER, BOTH, SUM, PRODUCT, DENIED, ATOM = range(7)
 
 @dataclass(frozen=True, eq=False)
 class Symbol:
-    """An expression as text; operators on symbols give the text of the combined expression.
+    """An expression as code: called with symbols, a predicate returns the symbol of its own code.
 
-    The methods from `is_in` to `size` write calls of the functions in `spans`, which have the same names.
+    Operators on symbols give the combined expression. The functions of `spans` call the methods from `is_in` to `size`.
 
     Attributes:
         text: code of the expression.
@@ -56,16 +56,18 @@ class Symbol:
 
     def derive(self, text: str, other: "Symbol | int" = 0, rank: int = ATOM, **facts: bool) -> "Symbol":
         """Make an expression that depends on the axes of this expression and of `other`."""
-        return Symbol(text, self.axes | getattr(other, "axes", set()), self.writer, rank, **facts)
+        axes = self.axes | other.axes if isinstance(other, Symbol) else self.axes
+        return Symbol(text, axes, self.writer, rank, **facts)
 
     def _binary(self, sign: str, other: "Symbol | int", rank: int, **facts: bool) -> "Symbol":
         """Write an operator between two expressions, with parentheses where the precedence `rank` needs them."""
         right = other.operand(rank + 1) if isinstance(other, Symbol) else other
         # a comparison within a comparison needs parentheses also on the left
-        return self.derive(f"{self.operand(rank + (rank == COMPARED))} {sign} {right}", other, rank, **facts)
+        left = self.operand(rank + 1 if rank == COMPARED else rank)
+        return self.derive(f"{left} {sign} {right}", other, rank, **facts)
 
     def __add__(self, other: "Symbol | int") -> "Symbol":
-        """Write a sum; a sum with a number has the number last, with its sign, and + 0 is left out."""
+        """Write a sum; if `other` is a number, as "i + 2", "i - 2" or, for 0, "i"."""
         if isinstance(other, int):
             return self.derive(plus(self.text, str(other)), rank=SUM) if other else self
         return self._binary("+", other, SUM)
@@ -90,8 +92,10 @@ class Symbol:
         return self._binary("%", other, PRODUCT)
 
     def __invert__(self) -> "Symbol":
+        if self.opposite:
+            return self.opposite
         sign = "!" if self.writer.style == SCRIPT else "~"
-        return self.opposite or replace(self.derive(f"{sign}{self.operand(DENIED)}", rank=DENIED), opposite=self)
+        return replace(self.derive(f"{sign}{self.operand(DENIED)}", rank=DENIED), opposite=self)
 
     def __and__(self, other: "Symbol") -> "Symbol":
         if self.certain or other.certain:
@@ -112,16 +116,18 @@ class Symbol:
     __hash__ = None
 
     def is_in(self, numbers: "Sequence[int] | Symbol") -> "Symbol":
+        """Write whether the position is in a list, as a look-up in a table of all positions."""
         if self.writer.style == SCRIPT:
             return self.derive(f"{numbers.text}.includes({self.text})")
-        name = f"is_{self.writer.name.removesuffix('_tokens')}"
-        return self.writer.look_up(self, name, f"torch.isin({{}}, {self.writer.numbers('positions', numbers)})")
+        name, table = f"is_{self.writer.name.removesuffix('_tokens')}", self.writer.numbers("positions", numbers)
+        return self.writer.look_up(self, name, f"torch.isin({{}}, {table})")
 
     def num_up_to(self, numbers: Sequence[int]) -> "Symbol":
         table = self.writer.numbers("places", numbers)
         return self.writer.look_up(self, "images", f"torch.bucketize({{}}, {table}, right=True)")
 
     def num_ends(self, lengths: "Sequence[int] | Symbol") -> "Symbol":
+        """Write the number of documents that end at or before the position, which is the number of its document."""
         if self.writer.style == SCRIPT:
             return self.derive(f"numEnds({self.text}, {lengths.text})")
         ends = self.writer.numbers("ends", lengths, ".cumsum(0)  # where each document ends")
@@ -130,13 +136,15 @@ class Symbol:
         return replace(document, bounds=(0, last))
 
     def item_of(self, numbers: Sequence[int]) -> "Symbol":
-        axis = {GRID: "[:, None, None, None]", ROW: "[:, None]", PREDICATE: f"[{self.text}]"}[self.writer.style]
-        return self.derive(f"{self.writer.numbers('lengths', numbers)}{axis}")
+        """Write the number of each sentence, such as its length, with the axes that the style needs."""
+        index = {GRID: "[:, None, None, None]", ROW: "[:, None]", PREDICATE: f"[{self.text}]"}[self.writer.style]
+        return self.derive(f"{self.writer.numbers('lengths', numbers)}{index}")
 
     def is_cell(self, key: "Symbol", cells: "Symbol") -> "Symbol":
         return (self * 2**32 + key).is_in(cells)
 
     def size(self) -> "Symbol":
+        """Write the length of a list, in JavaScript."""
         return self.derive(f"{self.text}.length")
 
 
@@ -148,8 +156,8 @@ class MaskWriter:
         lines: lines of code that the expression needs before it.
         shift, name: offset of the queries (see `Mask.shifted`) and variable name of the current rule.
         expressions: expression of each written rule, by rule and offset.
-        names: variable name for the text of each line.
-        uses: number of uses per variable name.
+        names: name of each variable, by the code of its value, so that no value is computed twice.
+        uses: number of variables per name, which get the names "document", "document_2", ...
     """
 
     queries: int
@@ -169,26 +177,27 @@ class MaskWriter:
             inner = inner.mask
         expression = self._tree(mask, 0, alone=not isinstance(inner, And | Or))
         if self.style != PREDICATE:
-            indices = (f"i = {QUERIES}[:, None]  # queries down, keys across", f"j = {KEYS}")
             code = "\n".join([*self.lines, expression.text])
-            self.lines[:0] = [line for line in indices if re.search(rf"\b{line[0]}\b", code)]
+            definitions = {"i": f"i = {QUERIES}[:, None]  # queries down, keys across", "j": f"j = {KEYS}"}
+            used = [line for name, line in definitions.items() if re.search(rf"\b{name}\b", code)]
+            self.lines = [*used, *self.lines]
         return expression
 
     def write_predicate(self, allows: Callable[[Symbol, Symbol, Symbol], Symbol]) -> Symbol:
         """Print the predicate of a rule by calling it with symbols."""
-        names = ("q_idx", "kv_idx") if self.style == PREDICATE else ("i", "j")
-        query, key, sentence = (
-            Symbol(name, frozenset(axis), self) for name, axis in zip((*names, "b"), "QKB", strict=True)
-        )
-        query, key = replace(query + self.shift, bounds=(self.shift, math.inf)), replace(key, bounds=(0, math.inf))
-        printed = allows(query, key, sentence)
-        if self.style != PREDICATE and "Q" not in printed.axes:
-            printed = allows(query, replace(key, text=KEYS), sentence)
-        if self.style == GRID and printed.certain:
-            return printed.derive(ALL)
-        if self.style == GRID and len(printed.axes) == 1:
-            return printed.derive(f"{printed.operand(ATOM)}.expand(queries, keys)")
-        return printed
+        query_name, key_name = ("q_idx", "kv_idx") if self.style == PREDICATE else ("i", "j")
+        query = Symbol(query_name, frozenset("Q"), self) + self.shift
+        query = replace(query, bounds=(self.shift, math.inf))
+        key = Symbol(key_name, frozenset("K"), self, bounds=(0, math.inf))
+        sentence = Symbol("b", frozenset("B"), self)
+        code = allows(query, key, sentence)
+        if self.style != PREDICATE and "Q" not in code.axes:  # it needs no variable j
+            code = allows(query, replace(key, text=KEYS), sentence)
+        if self.style == GRID and code.certain:
+            return code.derive(ALL)
+        if self.style == GRID and len(code.axes) == 1:
+            return code.derive(f"{code.operand(ATOM)}.expand(queries, keys)")
+        return code
 
     def band(self, before: int | None, after: int) -> Symbol:
         """Write a band of cells, from `before` keys before the query (None: the first key) to `after` keys after it.
@@ -196,23 +205,24 @@ class MaskWriter:
         If the band ends keys - queries after the query, the code computes this difference from its lengths, and is
         correct for other lengths, too.
         """
+        first = "" if before is None else str(self.shift - before)
         end = self.shift + after
-        as_lengths = before is None and end and end == self.keys - self.queries
-        last, first = "keys - queries" if as_lengths else str(end), "" if before is None else str(self.shift - before)
+        is_difference = before is None and end != 0 and end == self.keys - self.queries
+        last = "keys - queries" if is_difference else str(end)
         if self.style == PREDICATE:
             upper = f"kv_idx <= {plus('q_idx', last)}"
             text = f"(kv_idx >= {plus('q_idx', first)}) & ({upper})" if first else upper
             return Symbol(text, frozenset("QK"), self, COMPARED)
-        cut = f".triu({first.lstrip('0')})" if first else ""
-        return Symbol(f"{ALL}{cut}.tril({last.lstrip('0')})", frozenset("QK"), self)
+        lower = f".triu({first.removeprefix('0')})" if first else ""  # triu() for triu(0)
+        return Symbol(f"{ALL}{lower}.tril({last.removeprefix('0')})", frozenset("QK"), self)
 
     def write_cells(self, cells: Iterable[tuple[int, int]], *, opened: bool) -> Symbol:
-        """Write a mask that is constant except for the given cells."""
+        """Write a mask that has the value `opened` at the given cells, and the opposite value elsewhere."""
         shifted = [(query - self.shift, key) for query, key in cells]
         inside = [(query, key) for query, key in shifted if 0 <= query < self.queries and key < self.keys]
         self.lines.append(f"{self.name} = {ALL.replace('ones', 'zeros') if opened else ALL}")
         if inside:
-            queries, keys = (list(side) for side in zip(*inside, strict=True))
+            queries, keys = [query for query, _ in inside], [key for _, key in inside]
             self.lines.append(f"{self.name}[{queries}, {keys}] = {opened}")
         return self.cells_of(frozenset("QK"))
 
@@ -226,22 +236,23 @@ class MaskWriter:
         dtype = "" if numbers else ", dtype=torch.int64"
         return self.line(name, f"torch.tensor({[*numbers]}{dtype}, device=query.device){then}")
 
-    def look_up(self, position: Symbol, name: str, of: str) -> Symbol:
+    def look_up(self, position: Symbol, name: str, code: str) -> Symbol:
         """Look up a value per position of the queries, (Q, 1), or of the keys, (K,), in a table that a line defines.
 
         Args:
             name: name of the table; queries and keys share a table if their positions are equal.
-            of: code of the table, with braces for the positions.
+            code: code of the table, with {} for the positions.
         """
-        if "Q" in position.axes:
-            own_name, positions, index = f"query_{name}", plus(QUERIES, str(self.shift)), ("[:, None]", "[q_idx]")
-        else:
-            own_name, positions, index = f"key_{name}", KEYS, ("", "[kv_idx]")
+        of_queries = "Q" in position.axes
         if self.queries == self.keys and not self.shift:
-            table = self.line(name, of.format(KEYS))
+            table = self.line(name, code.format(KEYS))
+        elif of_queries:
+            table = self.line(f"query_{name}", code.format(plus(QUERIES, str(self.shift))))
         else:
-            table = self.line(own_name, of.format(positions))
-        return position.derive(f"{table}{index[self.style == PREDICATE]}")
+            table = self.line(f"key_{name}", code.format(KEYS))
+        if self.style == PREDICATE:
+            return position.derive(f"{table}[q_idx]" if of_queries else f"{table}[kv_idx]")
+        return position.derive(f"{table}[:, None]" if of_queries else table)
 
     def line(self, name: str, text: str) -> str:
         """Add a line that defines a variable, once for the same text; return its name."""
@@ -259,11 +270,13 @@ class MaskWriter:
         """Write a mask, whose queries are shifted, and its inner masks; `alone` if it consists of a single rule."""
         match mask:
             case And(masks) | Or(masks):
-                parts = {part.text: part for part in (self._tree(inner, shift, alone) for inner in masks)}.values()
-                (first, *others), (sign, rank) = parts, (" & ", BOTH) if isinstance(mask, And) else (" | ", EITHER)
-                axes = frozenset().union(*(part.axes for part in parts))
-                text = sign.join(part.operand(DENIED) for part in parts)
-                return Symbol(text, axes, first.writer, rank) if others else first
+                expressions = [self._tree(inner, shift, alone) for inner in masks]
+                operands = [*{expression.text: expression for expression in expressions}.values()]  # no duplicates
+                if len(operands) == 1:
+                    return operands[0]
+                sign, rank = (" & ", BOTH) if isinstance(mask, And) else (" | ", EITHER)
+                axes = frozenset().union(*(operand.axes for operand in operands))
+                return Symbol(sign.join(operand.operand(DENIED) for operand in operands), axes, self, rank)
             case Not(inner):
                 return ~self._tree(inner, shift, alone)
             case Shifted(inner, offset):
@@ -296,12 +309,12 @@ def javascript(rule: type[Mask]) -> str:
 
     The code uses `mod` and `numEnds`, which the page of a live model defines.
     """
-    writer, nameless = MaskWriter(0, 0, SCRIPT), object.__new__(rule)
+    writer, mask = MaskWriter(0, 0, SCRIPT), object.__new__(rule)  # a mask whose parameters are symbols
     names = [parameter.name for parameter in rule.parameters()]
     for name in names:
-        object.__setattr__(nameless, name, Symbol(name, frozenset(), writer))
+        object.__setattr__(mask, name, Symbol(name, frozenset(), writer))
     query, key, sentence = (Symbol(name, frozenset(), writer) for name in ("q", "k", "sentence"))
-    return f"({', '.join(names)}) => (q, k) => {nameless.allows(query, key, sentence).text}"
+    return f"({', '.join(names)}) => (q, k) => {mask.allows(query, key, sentence).text}"
 
 
 def plus(text: str, number: str) -> str:

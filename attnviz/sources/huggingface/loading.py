@@ -61,7 +61,7 @@ def make_room(needs: int, device: torch.device, what: str, how: str, own_bytes: 
         InputError: with both numbers, if there is too little memory even without all other models.
     """
     while needs > (free := free_bytes(device)):
-        if _models.bytes - own_bytes < needs - free or not _models.let_go(needs - free):
+        if _models.bytes - own_bytes < needs - free or not _models.free(needs - free):
             raise InputError(f"{what} about {size(needs)} of memory, and {size(free)} are free here. {how}.")
 
 

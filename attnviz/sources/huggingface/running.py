@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attnviz.capturing import capture
 from attnviz.core.attention import LONG
-from attnviz.core.edits import KINDS, Edits, Site, enters
+from attnviz.core.edits import KINDS, Edits, Site, input_sites
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
 from attnviz.core.tap import Tap
@@ -67,7 +67,7 @@ def run_model(
             return output, captured.steps_of(dict.fromkeys(KINDS, lengths))
         run = model_run(loaded, edits, lengths)
         takes_rule = loaded.trial.takes_rules and max(lengths) > LONG
-        entering_layers = entering(loaded, run, model_inputs) if enters(edits) else nullcontext()
+        entering_layers = entering(loaded, run, model_inputs) if input_sites(edits) else nullcontext()
         with tapped.rules() if takes_rule else nullcontext(), entering_layers:
             output = tapped.call(model, run, **model_inputs, **settings(model))
     return output, tuple(run.tap.steps)

@@ -234,7 +234,7 @@ def _capture_trial(loaded: Loaded) -> Trial:
 def _run_tapped(model: nn.Module, model_inputs: dict[str, Tensor], lengths: tuple[int, ...]) -> tuple[Any, ModelRun]:
     """Run a model through the tap; linear attention returns weights · values, so that its maps are compared, too."""
     run = ModelRun(model, Edits(), lengths)
-    run.tap.remakes = True
+    run.tap.recomputes = True
     with torch.inference_mode():
         return tapped.call(model, run, **model_inputs, **running.settings(model)), run
 

@@ -127,12 +127,13 @@ class Blocks(Mask):
         near = (key_block >= query_block - self.before) & (key_block <= query_block + self.after)
         if not self.first:
             return near
-        return near | (key_block < self.first) | ((query_block >= 0) & (query_block < self.first))
+        query_is_global = (query_block >= 0) & (query_block < self.first)  # below 0: see `Shifted`
+        return near | (key_block < self.first) | query_is_global
 
 
 @dataclass(frozen=True)
 class Prefix(Mask):
-    """Prefix: every query sees the first `length` keys and no other. ``Subsequent() | Prefix(n)`` is a prefix-LM."""
+    """Prefix: every query sees only the first `length` keys. ``Subsequent() | Prefix(n)`` gives a prefix-LM."""
 
     rule = "prefix"
     meaning = "every query sees the first keys: after causal, a prefix-LM"

@@ -30,7 +30,7 @@ class Full(Mask):
 
 @dataclass(frozen=True)
 class _Tokens(Mask):
-    """Base class of rules for a set of positions."""
+    """Base class of rules for a set of positions, which are sorted and without duplicates."""
 
     positions: tuple[int, ...] = parameter("positions", kind="numbers")
 
@@ -73,9 +73,9 @@ class Random(Mask):
     """Random keys: each query sees `count` of every `every` consecutive keys, chosen at random without replacement.
 
     If `every` is at least the number of keys, these are the random keys of BigBird (Zaheer et al. 2020, section 2).
-    Each cell is a pure function of query, key and seed in integers: a hash of seed, query and run of keys selects a
-    permutation of the run, and a key is open if it is permuted to a place below `count`. Therefore a block of the mask
-    can be computed alone, and the mask is the same on every machine.
+    A hash of the seed, the query and the number of a run of `every` keys selects a permutation of the run, and the keys
+    that it moves to the first `count` indices are open. So any block of the mask can be computed alone, and the mask is
+    the same on every machine.
     """
 
     rule = "random"
@@ -95,7 +95,8 @@ class Random(Mask):
         if not isinstance(query, Tensor):
             return UNKNOWN
         index, run = key % self.every, key // self.every
-        hashes = _hash(_hash(_hash(torch.tensor(self.seed & WORD)) + query) + run)
+        query_hashes = _hash(_hash(torch.tensor(self.seed & WORD)) + query)
+        hashes = _hash(query_hashes + run)
         return _permute(index.expand(hashes.shape), hashes, self.every) < self.count
 
     def code(self, writer):
@@ -114,8 +115,9 @@ def _permute(index: Tensor, hashed: Tensor, size: int) -> Tensor:
     for turn in range(4):
         high, low = low, (high + _hash(hashed + low * 64 + turn)) % root
     index = high * root + low
-    if (outside := index >= size).any():
-        index[outside] = _permute(index[outside], hashed[outside], size)
+    is_outside = index >= size
+    if is_outside.any():
+        index[is_outside] = _permute(index[is_outside], hashed[is_outside], size)
     return index
 
 
@@ -144,11 +146,11 @@ class BlockDiffusion(Mask):
     def allows(self, query, key, sentence):
         query_block, key_block = query % self.length // self.size, key % self.length // self.size
         query_noised, key_noised = query < self.length, key < self.length
-        inside = (query >= 0) & (query < self.length * 2) & (key < self.length * 2)
-        same_block = query_noised & key_noised & (query_block == key_block)
-        before = query_noised & ~key_noised & (key_block < query_block)
-        clean = ~query_noised & ~key_noised & (key_block <= query_block)
-        return inside & (same_block | before | clean)
+        in_copies = (query >= 0) & (query < self.length * 2) & (key < self.length * 2)
+        own_noised_block = query_noised & key_noised & (query_block == key_block)
+        earlier_clean_blocks = query_noised & ~key_noised & (key_block < query_block)
+        clean_to_clean = ~query_noised & ~key_noised & (key_block <= query_block)
+        return in_copies & (own_noised_block | earlier_clean_blocks | clean_to_clean)
 
 
 @dataclass(frozen=True)
@@ -163,10 +165,14 @@ class _Cells(Mask):
 
     @property
     def text(self):
+        """The cells as rectangles, queries:keys: "blocked(3:0, 4-6:0-2)"."""
         if any(min(cell) < 0 for cell in self.cells):
             raise MaskError(f"The mask '{self}' has no text: it holds cells before the first query or key.")
-        sides = ((box[:2], box[2:]) for box in rectangles(self.cells))  # "3:0", or "3-5:0-2"
-        boxes = [":".join(str(a) if a == b else f"{a}-{b}" for a, b in pair) for pair in sides]
+        boxes = []
+        for first_query, last_query, first_key, last_key in rectangles(self.cells):
+            queries = str(first_query) if first_query == last_query else f"{first_query}-{last_query}"
+            keys = str(first_key) if first_key == last_key else f"{first_key}-{last_key}"
+            boxes.append(f"{queries}:{keys}")
         return f"{self.keyword}({', '.join(boxes)})" if boxes else self.keyword
 
     def code(self, writer):
@@ -202,20 +208,20 @@ def rectangles(cells: Iterable[tuple[int, int]]) -> list[tuple[int, int, int, in
 
     Each row is split into runs of consecutive keys; equal runs in consecutive rows become one rectangle.
     """
-    runs: list[list[int]] = []  # row, first key, last key
+    runs: list[list[int]] = []  # [query, first key, last key]
     for query, key in sorted(set(cells)):
-        if runs and runs[-1][0] == query and runs[-1][2] == key - 1:
+        if runs and runs[-1][0] == query and runs[-1][2] == key - 1:  # the cell continues the last run
             runs[-1][2] = key
         else:
             runs.append([query, key, key])
-    grown: dict[tuple[int, int], list[int]] = {}  # the last rectangle per run of keys
-    boxes: list[list[int]] = []
-    for query, first, last in runs:
-        box = grown.get((first, last))
-        if box and box[1] == query - 1:
+    boxes: list[list[int]] = []  # [first query, last query, first key, last key]
+    last_box: dict[tuple[int, int], list[int]] = {}  # the last box with these first and last keys
+    for query, first_key, last_key in runs:
+        box = last_box.get((first_key, last_key))
+        if box and box[1] == query - 1:  # the row before has the same run
             box[1] = query
         else:
-            grown[first, last] = box = [query, query, first, last]
+            last_box[first_key, last_key] = box = [query, query, first_key, last_key]
             boxes.append(box)
     return [tuple(box) for box in boxes]
 
@@ -225,9 +231,9 @@ class Neighborhood(Mask):
     """Neighborhood attention: each query sees the `size` nearest keys, `step` apart, also at the ends of the sequence.
 
     The window moves inward at the ends instead of being cut: of `length` tokens, query i sees `size` keys from
-    clamp(i - size // 2, 0, length - size) on. With a step, positions form `step` interleaved groups with separate
-    neighborhoods. In one dimension, as NATTEN computes it: neighborhood attention (Hassani et al. 2023, "NAT", section
-    3) and its dilated form (Hassani and Shi 2022, "DiNAT", section 3).
+    clamp(i - size // 2, 0, length - size) on. With a `step`, positions with the same remainder, i % step, form a group,
+    and a query sees neighbors in its group. In one dimension, as NATTEN computes it: neighborhood attention (Hassani et
+    al. 2023, "NAT", section 3) and its dilated form (Hassani and Shi 2022, "DiNAT", section 3).
     """
 
     rule = "neighborhood"
@@ -251,9 +257,9 @@ class Neighborhood(Mask):
 class PatchWindows(Mask):
     """Windows of a picture: each patch sees the patches of its own window of `size` x `size` patches.
 
-    Patches are numbered row by row, `columns` per row. With a `shift`, the windows begin that many rows and columns
-    later, and the strips before them are separate windows, as in Swin (Liu et al. 2021, section 3.2), where the picture
-    is rolled and patches that were not neighbors before are masked.
+    Patches are numbered row by row, `columns` per row. With a `shift`, the first full window begins `shift` rows and
+    columns from the top left, and the strips before it are separate windows, as in Swin (Liu et al. 2021, section 3.2),
+    where the picture is rolled and patches that were not neighbors before are masked.
     """
 
     rule = "patch_windows"
@@ -265,5 +271,7 @@ class PatchWindows(Mask):
 
     def allows(self, query, key, sentence):
         offset = self.size - self.shift
-        rows = (query // self.columns + offset) // self.size == (key // self.columns + offset) // self.size
-        return rows & ((query % self.columns + offset) // self.size == (key % self.columns + offset) // self.size)
+        query_row, query_column = query // self.columns + offset, query % self.columns + offset
+        key_row, key_column = key // self.columns + offset, key % self.columns + offset
+        in_same_row = query_row // self.size == key_row // self.size
+        return in_same_row & (query_column // self.size == key_column // self.size)
