@@ -16,7 +16,7 @@ from attnviz.analysis import Cells, sentences, tables, views
 from attnviz.analysis.heads import head_metrics
 from attnviz.analysis.views import AttentionView
 from attnviz.charts import marks, pixels, signs
-from attnviz.charts.marks import Ramp, Spec, Table, entry, heading, ramp_spec, signs_spec, text_width, title_spec
+from attnviz.charts.marks import Ramp, Spec, Table, heading, legend_table, ramp_spec, signs_spec, text_width, title_spec
 from attnviz.charts.signs import NOT_A_NUMBER, CellState, Domain, adapted, domain_of
 from attnviz.charts.theme import LINE, Theme
 from attnviz.core.amounts import written
@@ -221,7 +221,7 @@ class Thumbnails(Figure):
             {
                 **{name: {"top": [ramp.top]} for name, ramp in legends.items()},
                 "meta": heading(title, lines, layout.ends[0], style) | {"top": [legends["meta"].top]},
-                "legend": entry(signs.legend([state for state, occurs in states.items() if occurs], colors)),
+                "legend": legend_table(signs.legend([state for state, occurs in states.items() if occurs], colors)),
                 **thumbnail_tables("heads", rows, labels, *SELECTED, "name", "largest", "state"),
             },
         )

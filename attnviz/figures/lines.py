@@ -12,7 +12,7 @@ from attnviz.analysis import EMPTY, Cells, sentences
 from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes, marks, signs
 from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY
-from attnviz.charts.marks import LegendEntry, Spec, Table, entry, heading, signs_spec, text_width, title_spec
+from attnviz.charts.marks import LegendEntry, Spec, Table, heading, legend_table, signs_spec, text_width, title_spec
 from attnviz.charts.signs import NOT_A_NUMBER, POLICIES, CellState, colored
 from attnviz.charts.theme import LINE, MONO
 from attnviz.core.amounts import written
@@ -203,7 +203,7 @@ class HeadLines(SiteFigure):
             "lines": self._lines(),
             "queries": self._tokens(0),
             "keys": self._tokens(1),
-            "legend": entry(legend),
+            "legend": legend_table(legend),
         }
 
     @property

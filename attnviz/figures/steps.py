@@ -11,7 +11,7 @@ import pandas as pd
 from attnviz.analysis.steps import Matrix, Stage
 from attnviz.analysis.views import Groups, as_tokens
 from attnviz.charts import marks
-from attnviz.charts.axes import THINNEST, TOKENS, GridSide, Size, every_of, number_cell, short
+from attnviz.charts.axes import THINNEST, TOKENS, GridSide, Size, label_step, number_cell, short
 from attnviz.charts.grid import READABLE, Grid, together
 from attnviz.charts.marks import Ramp, heading, limit_of, text_width, title_spec
 from attnviz.charts.pixels import Number, Squares
@@ -287,10 +287,10 @@ class StageTables(HeadSteps):
         size = Size("pixels" if is_image else "rectangles", wide, *map(len, positions), high=high)
         grid = number_grid(
             matrix,
-            replace(size, every=every_of(high, THINNEST)),
+            replace(size, every=label_step(high, THINNEST)),
             self.style,
             side_of(axes[0], positions[0], titles[0], labels, row_names),
-            side_of(axes[1], positions[1], titles[1], over, names, 1 if is_read else every_of(wide, 22)),
+            side_of(axes[1], positions[1], titles[1], over, names, 1 if is_read else label_step(wide, 22)),
             title=matrix.name if axes[1] == "1" else f"{matrix.name}: {_sizes(axes, whole.shape)}{part}",
             prefix=f"{i}-",
             texts=".3g" if is_image else [*map(digits, values)],

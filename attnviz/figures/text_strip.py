@@ -18,8 +18,8 @@ from attnviz.charts.marks import (
     LegendEntry,
     Ramp,
     Spec,
-    entry,
     heading,
+    legend_table,
     ramp_spec,
     scale_of,
     signs_spec,
@@ -258,7 +258,7 @@ class TextStrip(TokenWeights):
             "meta": heading(self.heading_text, self.lines, extent, self, PHONE) | {"top": [self.ramp.top]},
             "tokens": marks.columns((*PLACES, *LOOKS), tokens),
             "captions": marks.columns(("y", "text"), captions),
-            "legend": entry(self._legend),
+            "legend": legend_table(self._legend),
         }
         return Views(form, data)
 
@@ -319,7 +319,7 @@ class TextStrip(TokenWeights):
         lines = [(text, "frame" if np.isnan(self.weights[i]) else "dash") for text, i in states.items()]
         entries = signs.legend([CellState(text, "blocked", sign) for text, sign in lines[: signs.MOST_RULES]], colors)
         left_out = len(lines) - signs.MOST_RULES
-        return [*entries, *([signs.rest(left_out, colors)] if left_out > 0 else [])]
+        return entries + signs.more_rules(left_out, colors)
 
 
 def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:
