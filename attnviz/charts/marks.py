@@ -58,12 +58,9 @@ def columns(names: Sequence[str], rows: Sequence[dict]) -> Table:
 
 
 def layer(table: str, kind: str, encoding: Spec, *, where: str = "", **properties: Any) -> Spec:
-    """Build a layer that draws a mark for each row of a table, without tooltips unless `encoding` has one.
+    """Build a layer that draws a mark, such as "rect", for each row of a table, with tooltips only from `encoding`.
 
     Args:
-        table: name of the table.
-        kind: type of the mark, such as "rect" or "text".
-        encoding: channels of the mark.
         where: Vega expression that selects rows; "" for all rows.
         properties: further properties of the mark.
     """
@@ -190,11 +187,7 @@ class LegendEntry:
 
 @lru_cache(maxsize=16_384)
 def text_width(text: str, character: float = CHARACTER) -> float:
-    """Estimate the width of a text in pixels: wide characters count twice, combining marks do not count.
-
-    Args:
-        character: width of a monospaced character in pixels.
-    """
+    """Estimate the width in pixels of a text in monospaced characters of `character` pixels; wide ones count twice."""
     text = JOINED_SIGN.sub("漢", text)  # a joined emoji is as wide as one Chinese character
     signs = (c for c in text if not unicodedata.combining(c))
     return character * sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in signs)
@@ -322,11 +315,9 @@ def scale_of(title: str, values: np.ndarray, *, signed: bool = False) -> Ramp:
 
 
 def ramp_spec(ramp: Ramp, colors: Sequence[str], where: Spec, table: str = "meta") -> Spec:
-    """Build an invisible point with the legend of a color scale, whose end is in the column `top` of a table.
+    """Build an invisible point with the legend of a color scale of these colors; `where` places the legend.
 
-    Args:
-        colors: colors from the beginning to the end of the scale.
-        where: position of the legend.
+    The number at the end of the scale is in the column `top` of a table.
     """
     top = f"((data('{table}')[0] || {{}}).top || 1)"
     ends = [f"-{top}", "0", top] if ramp.signed else ["0", f"{top} / 2", top]

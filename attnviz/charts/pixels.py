@@ -112,13 +112,7 @@ def uri(states: np.ndarray, kinds: Sequence[CellState], shade: np.ndarray | None
 
 
 def painted(
-    states: np.ndarray,
-    kinds: Sequence[CellState],
-    shade: np.ndarray | None,
-    *,
-    height: int,
-    width: int,
-    scale: int = 1,
+    states: np.ndarray, kinds: Sequence[CellState], shade: np.ndarray | None, *, height: int, width: int, scale: int = 1
 ) -> np.ndarray:
     """Draw a map with its signs as palette indices, (height, width), at least one pixel per cell; see `ground`.
 

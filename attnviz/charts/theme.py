@@ -126,12 +126,7 @@ def gray_ramp(colors: Theme) -> tuple[str, ...]:
 def config(colors: Theme) -> dict:
     """Return the Vega-Lite configuration of all pictures."""  # fmt: skip
     label = {"labelColor": colors.text, "labelFontSize": TEXT_SIZE, "labelLimit": 0}
-    title = {
-        "titleColor": colors.quiet,
-        "titleFont": FONT,
-        "titleFontSize": TEXT_SIZE,
-        "titleFontWeight": "normal",
-    }
+    title = {"titleColor": colors.quiet, "titleFont": FONT, "titleFontSize": TEXT_SIZE, "titleFontWeight": "normal"}
     axis = {"labelFont": MONO, "labelPadding": 6, "titlePadding": 10, "domain": False, "ticks": False, "grid": False}
     return {
         "background": colors.background,

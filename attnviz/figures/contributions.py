@@ -51,9 +51,6 @@ def contributions(
         token, position, minus, sentence: see `attnviz.analysis.contributions`.
         falls: table from `attnviz.studies.ablation.logit_falls` for the same word and position, to show how much the
             logit falls when each head is switched off; None to show the contributions.
-
-    Raises:
-        InputError: if there is no such word or position, or the record has no stream.
     """
     logit = contributions_of(record, token, position, minus=minus, sentence=sentence)
     run = {"record": record, "sentence": sentence}
@@ -83,9 +80,6 @@ def contribution_parts(
 
     Args:
         token, position, minus, sentence: see `attnviz.analysis.contributions`.
-
-    Raises:
-        InputError: if there is no such word or position, or the record has no stream.
     """
     logit = contributions_of(record, token, position, minus=minus, sentence=sentence)
     parts = logit.summary

@@ -58,9 +58,6 @@ def head(
         domain: color domain of weights, one of `charts.signs.DOMAINS`.
         row_sums: whether the sum of each row is at its end, with a warning if the sum is not 1.
         selected: cell to outline, as (query, key).
-
-    Raises:
-        InputError: if the view leaves no query or no key.
     """
     window = {"sentence": sentence, "view": view, "rows": rows or ALL, "columns": columns or ALL}
     part = views.see(record, site, **window)

@@ -105,9 +105,6 @@ def logit_lens(record: Record, *, sentence: int = 0, columns: slice | None = Non
 
     Args:
         columns: positions to show; None for the last `MOST_POSITIONS`.
-
-    Raises:
-        InputError: if the record has no stream, or there is no such sentence or position.
     """
     words = analysis.logit_lens(record, sentence=sentence, positions=_positions(record, sentence, columns))
 
@@ -145,9 +142,6 @@ def pushed(
 
     Args:
         columns: positions to show; None for the last `MOST_POSITIONS`.
-
-    Raises:
-        InputError: if the record has no stream, or there is no such sentence, position or head.
     """
     window = {"sentence": sentence, "positions": _positions(record, sentence, columns)}
     words = analysis.pushed(record, site, head, count=count, **window)

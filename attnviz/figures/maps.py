@@ -66,9 +66,6 @@ def mask(
         brush: whether a drag over a map of rectangles selects cells, under the name "drag", as intervals
             {"row": [begin, end], "column": [begin, end]}.
         yours: part of the mask that the user added to the built-in mask; None if there is none.
-
-    Raises:
-        InputError: if the view leaves no query or no key.
     """
     tokens = as_tokens(queries), as_tokens(queries if keys is None else keys)
     window = {"sentence": sentence, "view": view, "rows": rows or ALL, "columns": columns or ALL}

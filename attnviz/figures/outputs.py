@@ -41,9 +41,6 @@ def next_word(
 
     Given a run `before` a change, the words of both runs have bars, and hollow bars show the probability before the
     change. If the tokens of that run up to this position are different, a note replaces the hollow bars.
-
-    Raises:
-        InputError: if the model predicts no words there.
     """
     options = {"before": before, "sentence": sentence, "count": count}
     ranked = analysis.next_words(record, position, **options)
@@ -96,9 +93,6 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0, *
     """Draw bars of the probability of each class of a sentence, with hollow bars for the probability before a change.
 
     For a regression, each output is a number without a bar.
-
-    Raises:
-        InputError: if the model does not classify texts.
     """
     options, is_number = {"before": before, "sentence": sentence}, analysis.is_number(record)
     ranked, (name, numbers) = analysis.labels(record, **options), ("labels", "probabilities")
@@ -160,11 +154,7 @@ def _ranked_bars(
 
 @figure
 def change(before: Record, after: Record, *, sentence: int = 0, **style: Any) -> BarChart:
-    """Draw bars of the relative change of each token's output vector, ||after - before|| / ||before||.
-
-    Raises:
-        InputError: if the runs cannot be compared.
-    """
+    """Draw bars of the relative change of each token's output vector, ||after - before|| / ||before||."""
     moved, text = analysis.output_change(before, after, sentence).numpy(), after.read[sentence]
     order = np.argsort(-np.nan_to_num(moved, nan=np.inf, posinf=np.inf), kind="stable")
     indices = sorted(order[:MOST_BARS].tolist())  # NaN counts as the largest: it must not be missed
@@ -201,9 +191,6 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
 
     A fill-in model has one row per blank. Given a run `before` a change, rows whose prediction changed come first, as
     "le → les"; a hollow bar shows the probability of the word that was predicted before.
-
-    Raises:
-        InputError: if the model predicts no words.
     """
     options = {"before": before, "sentence": sentence}
     table, predicts = tables.step_by_step_table(record, **options), "writes" if record.targets else "expects"
