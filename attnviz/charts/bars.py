@@ -13,7 +13,6 @@ from attnviz.core.amounts import percent
 
 STEP, GAP = 22, 16
 """Height of a row in pixels, and pixels between two columns."""
-
 THICK, INNER, OUTER = 12, 8, 14
 """Thickness in pixels: of a bar without a hollow bar, of a bar inside a hollow bar, and of a hollow bar."""
 

@@ -21,10 +21,8 @@ from attnviz.core.amounts import written
 
 READOUT = 2 * LINE + 16
 """Pixels below an image on a page, for the readout of the cell under the pointer."""
-
 SEPARATE, DOTTED, LEAST_TITLE = 10, 5, 250
 """Minimum pixels of a cell for a line between cells, and for dots as labels; minimum width of the title of a view."""
-
 READABLE = (34, 16)
 """Minimum width and height in pixels of a cell that has room for a number."""
 

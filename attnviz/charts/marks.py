@@ -19,10 +19,8 @@ from attnviz.charts.theme import CHARACTER, TITLE_CHARACTER, WORD_CHARACTER, Sty
 
 Spec = dict[str, Any]
 """Part of a Vega-Lite specification."""
-
 Table = dict[str, list]
 """Columns of plain values: finite numbers, strings, bytes, True, False and None."""
-
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.1.0.json"
 
 APART = {"scale": dict.fromkeys(("color", "fill", "stroke", "shape", "strokeWidth"), "independent")}
@@ -165,7 +163,6 @@ def below(*views: Spec, **options: Any) -> Spec:
 
 NARROWEST, PHONE = 400, 360
 """Minimum line width of titles in pixels, by default and on a phone."""
-
 BOX = "M-0.94,-0.94H0.94V0.94H-0.94V-0.94"
 """Outline of a sign in a legend."""
 

@@ -75,7 +75,6 @@ def pooled(states: np.ndarray, tile: int) -> np.ndarray:
 
 SHADES = 248
 """Number of ramp colors in the palette; the named colors follow."""
-
 NAMED = ("blocked", "hatch", "warning", "open", "dot", "leak", "background")
 """Names of the theme's colors that follow the ramp in the palette."""
 

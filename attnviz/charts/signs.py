@@ -22,27 +22,20 @@ from attnviz.core.record import Record
 
 PERIOD = 8
 """Approximate distance between two strokes of a hatching in pixels."""
-
 CROSS = "M-0.45,-0.45L0.45,0.45M-0.45,0.45L0.45,-0.45"
 """Sign for NaN."""
-
 DASH = "M-0.35,0L0.35,0"
 """Sign for minus infinity."""
-
 DOT = "M-0.14,0A0.14,0.14,0,1,1,0.14,0A0.14,0.14,0,1,1,-0.14,0"
 DOT_STROKE = 0.14
 """Sign for "may attend": a circle, and its stroke width as a share of the cell, which turns the circle into a disc."""
-
 DISC = "".join(f"M-{r},0A{r},{r},0,1,1,{r},0A{r},{r},0,1,1,-{r},0" for r in (0.06, 0.14, 0.22))
 """Sign for "may attend" in a legend, as circles with strokes of one pixel."""
-
 RING = "M-0.3,0A0.3,0.3,0,1,1,0.3,0A0.3,0.3,0,1,1,-0.3,0"
 """Sign for "may attend, but not used"."""
-
 FRAME = "M-0.7,-0.7L0.7,-0.7L0.7,0.7L-0.7,0.7Z"
 ARROW = "M-0.3,-0.45L0.4,0L-0.3,0.45Z"
 """Signs of a framed row and of a changed prediction, for a legend."""
-
 PATTERNS = MODEL, PADDING, YOURS = range(3)
 """Hatchings by the origin of a rule: diagonal, horizontal, crossed. If several rules block a cell, the first counts."""
 
@@ -76,13 +69,10 @@ def strokes(pattern: int, height: int, width: int, *, scale: int = 1) -> np.ndar
 GLYPHS = {"dot": DOT, "ring": RING, "cross": CROSS, "dash": DASH, "frame": FRAME, "arrow": ARROW}
 LEGEND_GLYPHS = GLYPHS | {"dot": DISC}
 """Signs on a cell and in a legend, as paths in a box from -1 to 1; "hatch" has no path here, as it fills the cell."""
-
 MOST_RULES = 12
 """Maximum number of rules in a legend."""
-
 LONGEST_RULE = 52
 """Maximum number of characters of a rule in a legend, to keep it narrow; tooltips have the whole text."""
-
 SWATCH = 18
 """Side of a sign in a legend, in pixels."""
 
@@ -204,11 +194,9 @@ DOMAINS = ("adapts", "fixed", "shared", "log")
 CROWDED, FAINT = 40, 0.3
 """Number of tokens above which, and largest weight below which, an adaptive scale ends at the largest weight: uniform
 attention over so many tokens is too faint to be visible on a scale from 0 to 1."""
-
 LONG, RARE = 512, 0.01
 """Number of tokens above which an adaptive scale ends at a quantile, and the share of weights above the quantile;
 otherwise a few large weights would leave all other cells nearly white."""
-
 MAY_ATTEND = "may attend"
 NOT_A_NUMBER = "NaN: not a number"
 MINUS_INFINITY = "score: minus infinity"

@@ -9,13 +9,10 @@ TITLE_SIZE = 15
 TEXT_SIZE = 12
 LINE = 17
 """Pixels: type size of titles, type size of other text, and line height of other text."""
-
 TINT = "#ff2d8a"
 """Tint over a picture: a color that few pictures contain, and of a lightness unlike most pictures."""
-
 CHARACTER = 7.25
 """Pixels of one monospaced character at TEXT_SIZE."""
-
 TITLE_CHARACTER = 8.5
 WORD_CHARACTER = 6.7
 """Pixels of an average character of a title and of other proportional text, estimated slightly too large."""

@@ -29,7 +29,6 @@ MAP, MOST_BARS = 440, 40
 """Side in pixels of a map beside bars, and the maximum number of tokens with a bar; the table has all tokens."""
 ROW, WIDE_ROW, SHORT, LONG = 150, 480, 180, 260
 """Length of the longest bar in pixels: rollout in a file and on a page; relevance; integrated gradients in a file."""
-
 ROLLOUT = "rollout: ½ the attention of a layer (mean of its heads) and ½ the residual, multiplied through the layers"
 CUT, SIGNED = "max(gradient × weight, 0)", "gradient × weight"
 NOTHING = "according to the gradient, no weight of this head raises the logit"

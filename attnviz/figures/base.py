@@ -25,7 +25,6 @@ from attnviz.core.record import ALL, Record
 READ_AS = "Row: the word {}; column: the word looked at."
 READS, PREDICTS = "that looks", "just read, where the model predicts the next one"
 """Sentence of a caption on how to read a map, and its phrase for the token of a row, without and with a prediction."""
-
 F = TypeVar("F", bound="Figure")
 
 LONGEST_TEXT = 160

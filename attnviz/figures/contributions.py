@@ -27,7 +27,6 @@ from attnviz.figures.forms import HEAD, BarChart, HeadNumbers, Map, numbers_in_c
 WIDE, LARGEST, SMALLEST, ROOM, MOST_CELLS = 520, 36, 3, 30, 4096
 """Map of composition: its maximum width, largest and smallest cell and room for a label, all in pixels; and the maximum
 number of cells that are drawn as rectangles."""
-
 ADDS, FALLS, WAY = "adds directly", "falls when off", "part of the way from A to B"
 LESS = "color: how much the logit falls when the head is off; less than the head adds where other parts make up for it"
 READS = {"q": "queries", "k": "keys", "v": "values"}

@@ -28,17 +28,14 @@ from attnviz.figures.forms import Map
 
 LEAST = 0.05
 """Smallest number at the end of the color scale of differences, used if all differences are smaller."""
-
 LONGEST_LABEL, LONGEST_EDITS, LONGEST_TEXT = 14, 16, 90
 """Maximum number of code points: in a token's label, in the edits over a map, in an input text under the title."""
-
 MEASURE = "per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
 
 TILES = "each square shows the weight, and the difference, that is largest in size of"
 
 MORE = "higher in B", "higher in A"
 """Meaning of a negative and of a positive difference."""
-
 ONLY = "blank: only A or only B has this token"
 
 KINDS = (
@@ -50,7 +47,6 @@ KINDS = (
     CellState(NOT_A_NUMBER, "blocked", "cross"),
 )
 """States of a cell; blank cells have vertical strokes, unlike blocked cells."""
-
 Both = tuple[Token | None, Token | None]
 """Token of A and token of B at a row or column; None where a map has no such token."""
 

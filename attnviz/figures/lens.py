@@ -29,7 +29,6 @@ LONGEST, HEIGHT, NARROWEST = 10, 26, 40
 """Maximum number of characters of a word in a cell or above a column; height and smallest width of a cell in pixels."""
 SHRINKS, ROWS = 4 / 3, 130
 """Factor by which a file may shrink a picture, from 8 to 6 points; width of the row names in pixels."""
-
 A_READING = "only the top row is what the model predicts; the others are a reading"
 NOTHING = "This head is off or writes nothing here: it pushes no word."
 FIXED = "through W_O, the last norm with this run's scale, and the unembedding"

@@ -23,10 +23,8 @@ from attnviz.figures.head import called
 
 SIDES, ALIGN, STACKS = ("query", "key"), ("right", "left"), ("decoder", "encoder")
 """Ends of a line, alignment of their labels, and their stacks in an encoder-decoder model."""
-
 Pin = tuple[str, int]
 """A picked token: its side, one of `SIDES`, and its position."""
-
 MOST_TOKENS, MOST_LINES, MOST_ASKED, MOST_HEADS = 64, 400, 4_000, 4
 """Maximum numbers: queries or keys drawn; lines without and with a minimum weight; heads described in words."""
 GAP, ON_SCREEN, NARROWEST, PADDING = 230, 380, 120, 8

@@ -28,13 +28,10 @@ Tokens = Sequence[Token | str]
 
 MOST_WHOLE = 4096**2
 """Maximum number of cells of a mask that is exported cell by cell; larger masks are exported as tiles."""
-
 MOST_TEXTS = RECTANGLES**2
 """Maximum number of cells for which each cell has its own tooltip."""
-
 LONGEST_TITLE = 45
 """Maximum number of characters of a title on a page, which lists the rules elsewhere."""
-
 ALONE, READS = "what each row may look at", "each row: what it may read to predict the next word"
 COUNTED = "keys: how many each query has left"
 

@@ -25,7 +25,6 @@ MOST_LABELS, MOST_BARS = 12, 40
 """Maximum number of classes (the most probable), and of tokens or rows (those that changed most) with bars."""
 LEAST = 0.01
 """Probability below which, both before and after a change, a word has no bar."""
-
 NO_NUMBERS = "the probabilities are not numbers (NaN)"
 HOLLOW, OTHERS = "hollow bar: before the change", "others"
 SEVERAL = "each label has a probability of its own; several may hold"

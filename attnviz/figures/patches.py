@@ -33,7 +33,6 @@ CHIP, DOT = 24, 6
 """Pixels of the height of a position that is not a patch, and of its dot where there are many."""
 MOST_CHIPS, MOST_WORDS = 32, 200
 """Maximum number of special tokens, and of all tokens, beside patches that have labels; if exceeded, they are dots."""
-
 CLS = "[CLS]"
 LESS = ("", "sinks")
 WITHOUT_SINKS = f"without patches above {pictured.SINK:g} times the median mean weight; the rest in parts of their sum"

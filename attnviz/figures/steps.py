@@ -27,29 +27,22 @@ from attnviz.figures.heads import thumbnail_chart, thumbnail_tables
 
 WIDTH, HIGH, WIDE, MISSING, GAP = 302, 36, 84, 18, 8
 """Pixels: width of the overview (fits a phone), height and width of a thumbnail, height of a stage without one, gap."""
-
 FIRST, MOST_COLUMNS = 16, 64
 """Maximum number of dimensions of a vector in a thumbnail, and in a large table; exported tables have them all."""
-
 LONGEST = 12
 """Maximum number of code points of a token's label."""
-
 BESIDE, ALONE = 540, 896
 """Maximum width in pixels of a large table: beside other tables, and alone."""
-
 MOST_CELLS = 4096
 """Maximum number of cells of all tables together for rectangles; larger tables are images with clickable rows."""
-
 KINDS = (
     CellState("number", "ramp", legend=""),
     CellState("blocked", "blocked", "hatch"),
     CellState("NaN: not a number", "blocked", "cross"),
 )
 """States of a cell in a table of numbers."""
-
 WEIGHTS, SIDES = ("weight", "weights", "may_attend"), ("row", "column")
 """Keys of tables whose color scale begins at 0, and titles of axes that are not tokens."""
-
 MAIN = ("embedded_query", "q_all", "y")
 """Keys of the tables that represent their stages; other stages are represented by their first table."""
 

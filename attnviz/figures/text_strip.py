@@ -29,7 +29,6 @@ WIDTH, WIDER, SIZE, HIGH, LARGER = 560, 620, 15, 26, 1.4
 """Pixels: line width in a file and on a screen, type size, and height of a token; factor for few tokens on a screen."""
 BLANK, BETWEEN = 5.0, 8
 """Pixels between two words (pieces of a word have less space), and between two lines."""
-
 SIDES = ("from", "to")
 """Direction of the attention: from the chosen token to each key, or from each query to the chosen token."""
 TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("says", "cell"))
