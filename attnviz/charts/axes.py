@@ -21,6 +21,28 @@ TOKENS = ("query", "key")
 """Axes whose positions are tokens."""
 LONGEST_LABEL, LONGEST_WORD = 16, 200
 """Maximum number of code points of a label on an axis, and of a token before it is shortened in its middle."""
+NOTE = 12
+"""Pixels between the cells and the texts at the ends of rows."""
+RECTANGLES = 32
+"""Maximum number of rows and of columns if each cell is a rectangle with a tooltip."""
+PIXELS = 512
+"""Maximum number of rows and of columns if each cell is a square of an image; larger maps are pooled into tiles."""
+SIDE = 640
+"""Side of a large map in pixels."""
+READABLE, LABELED, LARGEST = 420, 38, 60
+"""Side of a small map in pixels, maximum number of rows and columns that are all labeled, and maximum side of a cell: a
+map with its labels and legends fits a screen that is 800 pixels high."""
+THINNEST = 13
+"""Pixels that a token label needs along its axis; if cells are smaller, some labels are left out."""
+FITS, NARROWEST = 24, 11
+"""Maximum number of columns of a map that has rectangles even in a narrow space; minimum width of such a cell."""
+LEAST_CELL = 2
+"""Minimum side in pixels of a cell of an image in a narrow space."""
+STRIDES = (1, 2, 4, 5, 8, 10, 15, 20, 40)
+"""Steps between labeled tokens: every token is labeled, or every second, fourth, ..."""
+BESIDE, BESIDE_CELL, MOST_BESIDE = 300, 48, 256
+"""Three maps in a row: side of a map, maximum side of a cell, both in pixels; maximum number of rows or columns without
+tiles, which is small because the readout needs the numbers of all three maps."""
 
 
 def names(groups: Groups, tile: int = 1) -> list[str]:
@@ -98,10 +120,6 @@ class GridSide:
         return token_names
 
 
-NOTE = 12
-"""Pixels between the cells and the texts at the ends of rows."""
-
-
 @dataclass(frozen=True)
 class RowEnd:
     """Column of texts at the ends of rows.
@@ -127,28 +145,6 @@ class RowEnd:
     def width(self) -> int:
         """Width of the column in pixels: the next multiple of 40 above its widest text."""
         return 40 * (1 + int(self.widest) // 40)
-
-
-RECTANGLES = 32
-"""Maximum number of rows and of columns if each cell is a rectangle with a tooltip."""
-PIXELS = 512
-"""Maximum number of rows and of columns if each cell is a square of an image; larger maps are pooled into tiles."""
-SIDE = 640
-"""Side of a large map in pixels."""
-READABLE, LABELED, LARGEST = 420, 38, 60
-"""Side of a small map in pixels, maximum number of rows and columns that are all labeled, and maximum side of a cell: a
-map with its labels and legends fits a screen that is 800 pixels high."""
-THINNEST = 13
-"""Pixels that a token label needs along its axis; if cells are smaller, some labels are left out."""
-FITS, NARROWEST = 24, 11
-"""Maximum number of columns of a map that has rectangles even in a narrow space; minimum width of such a cell."""
-LEAST_CELL = 2
-"""Minimum side in pixels of a cell of an image in a narrow space."""
-STRIDES = (1, 2, 4, 5, 8, 10, 15, 20, 40)
-"""Steps between labeled tokens: every token is labeled, or every second, fourth, ..."""
-BESIDE, BESIDE_CELL, MOST_BESIDE = 300, 48, 256
-"""Three maps in a row: side of a map, maximum side of a cell, both in pixels; maximum number of rows or columns without
-tiles, which is small because the readout needs the numbers of all three maps."""
 
 
 def label_step(cell: float, label: float) -> int:

@@ -201,10 +201,7 @@ class Grid:
         return labels
 
     def chosen(self) -> Table:
-        """Build the table of the selection: the ends of its outline, and whether a row and a column are selected.
-
-        The table is empty without a selection. The outline of a tiny cell is larger, 7 pixels.
-        """
+        """Build the table of the selection, empty without one: ends of its outline, at least 7 pixels around a cell."""
         row, column = self.selected
         is_empty = row is None and column is None
         grow = 0 if row is None or column is None else max(0.0, (7 / self.size.cell - 1) / 2)  # in cells
@@ -336,10 +333,7 @@ class Grid:
         return x | ({"x2": {"field": end}} if end else {})
 
     def _axis(self, i: int) -> Spec | None:
-        """Build the axis of rows (`i` = 0), or of columns (1) at the top; None if all labels are empty.
-
-        Vega expressions read the labels from the tables "rows" and "columns".
-        """
+        """Build the axis of rows (`i` = 0) or columns (1), whose labels are in their table; None if all are empty."""
         side, colors = self.sides[i], self.style.colors
         if not any(side.texts):
             return None

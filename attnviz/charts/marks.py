@@ -1,8 +1,4 @@
-"""Parts of Vega-Lite specifications as plain data, with titles and legends, and the tables of a chart.
-
-A picture is a specification that seldom changes and tables that change with every click: on the screen only the
-tables are replaced.
-"""
+"""Parts of Vega-Lite specifications as plain data, and the tables of a chart, which alone change on the screen."""
 
 import math
 import re
@@ -25,6 +21,17 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.1.0.json"
 
 APART = {"scale": dict.fromkeys(("color", "fill", "stroke", "shape", "strokeWidth"), "independent")}
 """Setting that gives each view and layer color scales of its own."""
+NARROWEST, PHONE = 400, 360
+"""Minimum line width of titles in pixels, by default and on a phone."""
+BOX = "M-0.94,-0.94H0.94V0.94H-0.94V-0.94"
+"""Outline of a sign in a legend."""
+_EMOJI = "[\u2600-\u27bf\U0001f000-\U0001faff]\ufe0f?"
+JOINED_SIGN = re.compile(f"[\U0001f1e6-\U0001f1ff]{{2}}|{_EMOJI}(?:[\u200d·]{_EMOJI})+")
+"""Pattern of flags and joined emoji, each drawn as one wide character; a middle dot joins them in pictures."""
+TEXTS = {"text": "title", "subtitle": "subtitle"}
+"""Parts of a title, and the table columns with their texts."""
+LOWEST, HUGE = 1e-4, 1e8
+"""Smallest number of a logarithmic scale; size from which numbers, such as -1e9 in a mask, do not extend a scale."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,17 +168,6 @@ def below(*views: Spec, **options: Any) -> Spec:
     return {"vconcat": [*views], "resolve": APART} | options
 
 
-NARROWEST, PHONE = 400, 360
-"""Minimum line width of titles in pixels, by default and on a phone."""
-BOX = "M-0.94,-0.94H0.94V0.94H-0.94V-0.94"
-"""Outline of a sign in a legend."""
-
-
-_EMOJI = "[\u2600-\u27bf\U0001f000-\U0001faff]\ufe0f?"
-JOINED_SIGN = re.compile(f"[\U0001f1e6-\U0001f1ff]{{2}}|{_EMOJI}(?:[\u200d·]{_EMOJI})+")
-"""Pattern of flags and joined emoji, each drawn as one wide character; a middle dot joins them in pictures."""
-
-
 @dataclass(frozen=True)
 class LegendEntry:
     """One line of a legend: a text, and a sign with its SVG path, color and background color (`ground`)."""
@@ -222,10 +218,6 @@ def title_spec(table: str = "meta", view_of: Theme | None = None) -> dict[str, A
     return texts | {"anchor": "start", "offset": 12, "limit": 0} | where
 
 
-TEXTS = {"text": "title", "subtitle": "subtitle"}
-"""Parts of a title, and the table columns with their texts."""
-
-
 def written_out(view: dict[str, Any], data: dict[str, Table], table: str = "meta") -> dict[str, Any]:
     """Replace expressions in the titles of a chart and of its views by the texts in `data`, and remove empty titles."""
     for name in ("hconcat", "vconcat"):
@@ -257,10 +249,6 @@ def legend_table(entries: Sequence[LegendEntry]) -> Table:
 def _distinct_color(color: str, i: int) -> str:
     """Make a color unique for line `i` of a legend: its opacity is 255 - i of 255."""
     return f"{color}{255 - i:02x}" if color.startswith("#") else color
-
-
-LOWEST, HUGE = 1e-4, 1e8
-"""Smallest number of a logarithmic scale; size from which numbers, such as -1e9 in a mask, do not extend a scale."""
 
 
 @dataclass(frozen=True)

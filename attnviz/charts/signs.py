@@ -38,6 +38,32 @@ ARROW = "M-0.3,-0.45L0.4,0L-0.3,0.45Z"
 """Signs of a framed row and of a changed prediction, for a legend."""
 PATTERNS = MODEL, PADDING, YOURS = range(3)
 """Hatchings by the origin of a rule: diagonal, horizontal, crossed. If several rules block a cell, the first counts."""
+GLYPHS = {"dot": DOT, "ring": RING, "cross": CROSS, "dash": DASH, "frame": FRAME, "arrow": ARROW}
+LEGEND_GLYPHS = GLYPHS | {"dot": DISC}
+"""Signs on a cell and in a legend, as paths in a box from -1 to 1; "hatch" has no path here, as it fills the cell."""
+MOST_RULES = 12
+"""Maximum number of rules in a legend."""
+LONGEST_RULE = 52
+"""Maximum number of characters of a rule in a legend, to keep it narrow; tooltips have the whole text."""
+SWATCH = 18
+"""Side of a sign in a legend, in pixels."""
+DOMAINS = ("adapts", "fixed", "shared", "log")
+CROWDED, FAINT = 40, 0.3
+"""Number of tokens above which, and largest weight below which, an adaptive scale ends at the largest weight: uniform
+attention over so many tokens is too faint to be visible on a scale from 0 to 1."""
+LONG, RARE = 512, 0.01
+"""Number of tokens above which an adaptive scale ends at a quantile, and the share of weights above the quantile;
+otherwise a few large weights would leave all other cells nearly white."""
+MAY_ATTEND = "may attend"
+NOT_A_NUMBER = "NaN: not a number"
+MINUS_INFINITY = "score: minus infinity"
+POLICIES = {
+    "zero": "fully masked row: zeros",
+    "nan": "fully masked row: NaN",
+    "uniform": "fully masked row: uniform",
+    "error": "fully masked row",
+}
+"""Texts for a fully masked row, by `Edits.empty_rows`."""
 
 
 def strokes_of(pattern: int, side: float) -> str:
@@ -64,17 +90,6 @@ def strokes(pattern: int, height: int, width: int, *, scale: int = 1) -> np.ndar
         return np.broadcast_to(y % period < scale, (height, width))
     down, up = ((x + sign * y) % period < scale for sign in (1, -1))
     return down | up if pattern == YOURS else down
-
-
-GLYPHS = {"dot": DOT, "ring": RING, "cross": CROSS, "dash": DASH, "frame": FRAME, "arrow": ARROW}
-LEGEND_GLYPHS = GLYPHS | {"dot": DISC}
-"""Signs on a cell and in a legend, as paths in a box from -1 to 1; "hatch" has no path here, as it fills the cell."""
-MOST_RULES = 12
-"""Maximum number of rules in a legend."""
-LONGEST_RULE = 52
-"""Maximum number of characters of a rule in a legend, to keep it narrow; tooltips have the whole text."""
-SWATCH = 18
-"""Side of a sign in a legend, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -188,26 +203,6 @@ def more_rules(count: int, colors: Theme) -> list[LegendEntry]:
     """Return a legend line about `count` rules, or combinations of rules, that are left out; an empty list for none."""
     text = f"{count:,} more: each cell names its rules, as does the table"
     return [LegendEntry(text, "", colors.hatch, colors.blocked)] if count > 0 else []
-
-
-DOMAINS = ("adapts", "fixed", "shared", "log")
-CROWDED, FAINT = 40, 0.3
-"""Number of tokens above which, and largest weight below which, an adaptive scale ends at the largest weight: uniform
-attention over so many tokens is too faint to be visible on a scale from 0 to 1."""
-LONG, RARE = 512, 0.01
-"""Number of tokens above which an adaptive scale ends at a quantile, and the share of weights above the quantile;
-otherwise a few large weights would leave all other cells nearly white."""
-MAY_ATTEND = "may attend"
-NOT_A_NUMBER = "NaN: not a number"
-MINUS_INFINITY = "score: minus infinity"
-
-POLICIES = {
-    "zero": "fully masked row: zeros",
-    "nan": "fully masked row: NaN",
-    "uniform": "fully masked row: uniform",
-    "error": "fully masked row",
-}
-"""Texts for a fully masked row, by `Edits.empty_rows`."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,15 @@ CHARACTER = 7.25
 TITLE_CHARACTER = 8.5
 WORD_CHARACTER = 6.7
 """Pixels of an average character of a title and of other proportional text, estimated slightly too large."""
+CAUTIONS = {
+    "random": "random weights: shows the mechanics, not meaning",
+    "constructed": "constructed: weights set by hand to show a mechanism",
+    "trained here": "trained here: a small model on made-up sentences",
+    "pretrained": "pretrained weights",
+    "from a folder": "weights from a folder",
+    "your own": "your own model",
+}
+"""Notes on the origin of the weights, by `Record.provenance`."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +106,6 @@ DARK = Theme(
     ),
     hues=("#4aa3e0", "#f0c64a", "#e08abf", "#2fbf95", "#8fd3ff", "#d0d4dc"),
 )  # fmt: skip
-
-CAUTIONS = {
-    "random": "random weights: shows the mechanics, not meaning",
-    "constructed": "constructed: weights set by hand to show a mechanism",
-    "trained here": "trained here: a small model on made-up sentences",
-    "pretrained": "pretrained weights",
-    "from a folder": "weights from a folder",
-    "your own": "your own model",
-}
-"""Notes on the origin of the weights, by `Record.provenance`."""
 
 
 def rgb(color: str) -> tuple[int, int, int]:

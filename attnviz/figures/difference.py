@@ -49,6 +49,8 @@ KINDS = (
 """States of a cell; blank cells have vertical strokes, unlike blocked cells."""
 Both = tuple[Token | None, Token | None]
 """Token of A and token of B at a row or column; None where a map has no such token."""
+WITHOUT = {BLOCKED: "blocked", BLANK: "blank"}
+"""Texts of cells without a number."""
 
 
 @figure
@@ -187,10 +189,6 @@ def _selected_text(
     row, column = (index // size.tile for index in cell)
     value, text = numbers[row, column], texts[row * size.columns + column]
     return f"{text} {MORE[bool(value > 0)]}" if is_difference and abs(value) > 0 else text
-
-
-WITHOUT = {BLOCKED: "blocked", BLANK: "blank"}
-"""Texts of cells without a number."""
 
 
 def _signed_text(value: float, places: int, plus: bool) -> str:

@@ -1,7 +1,4 @@
-"""Thumbnails of the heads of an attention call, or of all heads of a model, by layer or in a given order.
-
-Thumbnails are images in one view, because a browser needs seconds for a facet of 144 maps.
-"""
+"""Thumbnails of heads, as images in one view, because a browser needs seconds for a facet of 144 maps."""
 
 import math
 from collections import Counter

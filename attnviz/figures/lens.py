@@ -148,19 +148,18 @@ def pushed(
 
     def in_words() -> str:
         """Describe the word that is pushed up most, and down most, at each position."""
-        tokens = [quoted_token(*pair) for pair in zip(words.tokens, words.positions, strict=True)]
-        up, down = (
-            ", ".join(f"after {token}: {quoted(word)}" for token, word in zip(tokens, row, strict=True))
-            for row in (words.words[0], words.words[-1])
-        )
-        return f"Words pushed up most: {up}. Words pushed down most: {down}." if has_words else NOTHING
+        up, down = [], []
+        for token, position, *pushed_words in zip(words.tokens, words.positions, *words.words, strict=True):
+            up.append(f"after {quoted_token(token, position)}: {quoted(pushed_words[0])}")
+            down.append(f"after {quoted_token(token, position)}: {quoted(pushed_words[-1])}")
+        return f"Words pushed up most: {', '.join(up)}. Words pushed down most: {', '.join(down)}."
 
     facts = FigureFacts(
         what=f"Words that {site.head(head)} pushes up and down",
         lines=[FIXED if has_words else NOTHING],
         subject=("pushed words", site, f"head {head}"),
         table=partial(words.table.rename, columns={"row": "pushed", "value": "adds"}),
-        words=in_words,
+        words=in_words if has_words else NOTHING,
         arrays=partial(_arrays_of, words),
     )
     ramp = scale_of("adds to the word's logit", words.values, signed=True)

@@ -320,10 +320,7 @@ class HeadLines(SiteFigure):
 
     @cached_property
     def _labels(self) -> tuple[list[str], list[str]]:
-        """Labels of queries and of keys: rows without weights have a cross.
-
-        If a single token of a single head is picked, the labels of the other side have its weights.
-        """
+        """Labels of queries (with × if without weights) and of keys; with weights if one token of one head is picked."""
         queries, keys = ([visible_text(label, LONGEST_LABEL) for label in side.labels] for side in self._sides)
         for row in set().union(*self._weightless_rows.values()):
             queries[row] = f"× {queries[row]}"

@@ -30,6 +30,10 @@ HOLLOW, OTHERS = "hollow bar: before the change", "others"
 SEVERAL = "each label has a probability of its own; several may hold"
 ONE_LABEL = "the model gives one number: the logistic function of it is drawn"
 MOVED = "how far each token's output vector moved, as a share of its length"
+STEP_BAR, LONGEST, LONGEST_OF_TWO = 24, 12, 8
+"""Pixels of a bar of probability 1; maximum length of a word, and of each of two words in a row, to fit a phone."""
+NOTHING = "–"
+"""Mark for a position beyond the end of a run's text."""
 
 
 @figure
@@ -176,12 +180,6 @@ def change(before: Record, after: Record, *, sentence: int = 0, **style: Any) ->
         quiet=[row for row, i in enumerate(indices) if text.tokens[i].special],
     )
     return BarChart(facts=facts, bars=bars, record=after, sentence=sentence, **style)
-
-
-STEP_BAR, LONGEST, LONGEST_OF_TWO = 24, 12, 8
-"""Pixels of a bar of probability 1; maximum length of a word, and of each of two words in a row, to fit a phone."""
-NOTHING = "–"
-"""Mark for a position beyond the end of a run's text."""
 
 
 @figure

@@ -45,10 +45,7 @@ def on_grid(record: Record, site: Site) -> bool:
 
 @dataclass(frozen=True)
 class Frame:
-    """A drawn picture: left and upper end, width and height in pixels, its image, and the boxes of its patches.
-
-    `picture` is None if only the patches are drawn.
-    """
+    """A drawn picture: its box in pixels, its image (None if only patches are drawn), and the boxes of its patches."""
 
     x: float
     y: float
@@ -146,9 +143,9 @@ class PatchImage(TokenWeights):
 
     @cached_property
     def _layout(self) -> list[tuple[list[Frame], list[dict], list[dict]]]:
-        """Frames, rows of patches and rows of words (other tokens): of the shaded tokens, and of the chosen token's text.
+        """Frames, rows of patches and rows of words (other tokens): of the shaded tokens, and of the chosen token.
 
-        The second entry is left out if the texts are the same and the picture has no pixels to show.
+        The second entry is left out if both are of the same text and the picture has no pixels to show.
         """
         has_pixels, layout = bool(self._patch_sentence.pictures), []
         for end in (1,) if self.one_text and not has_pixels else (1, 0):
@@ -272,16 +269,13 @@ def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
             shared_sides = np.minimum(stops[:i], stops[i]) - np.maximum(starts[:i], starts[i])
             overlaps = shared_sides.clip(0).prod(1) > OVERLAP * np.minimum(areas[:i], areas[i])
             layer_of[i] = min({*range(i + 1)} - {*layer_of[:i][overlaps].tolist()})  # the first layer without overlap
-        for layer in np.unique(layer_of):
-            layers.append((picture, [own_boxes[i] for i in np.flatnonzero(layer_of == layer)]))
+        members = [np.flatnonzero(layer_of == layer) for layer in np.unique(layer_of)]
+        layers += [(picture, [own_boxes[i] for i in indices]) for indices in members]
     return layers
 
 
 def _picture(frame: Frame, end: int, number: int, colors: Theme) -> Spec:
-    """Build the view of patches over their picture, if any, on axes from 0 to 1; a spectrogram has an axis in seconds.
-
-    `end` and `number` are those of the rows of patches, see `PatchImage._layout`.
-    """
+    """Build the view of a frame: patches, with `end` and `number` in their rows, over their picture, if any."""
     where, axis = f"datum.end === {end} && datum.frame === {number}", None
     if seconds := frame.picture.seconds if frame.picture else 0.0:
         step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 600, 3600) if seconds / step <= 5)

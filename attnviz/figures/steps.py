@@ -198,10 +198,7 @@ class StepsOverview(HeadSteps):
         return Views(marks.whole(chart | title, colors), data)
 
     def _thumbnail(self, matrix: Matrix) -> tuple[float, str, str]:
-        """Return the width in pixels, the image as a URI, and the selected number of a thumbnail.
-
-        A map of queries and keys has square cells if possible, other tables show their first dimensions.
-        """
+        """Return the width in pixels, the image as a URI, and the selected number of a thumbnail."""
         wide = float(WIDE)
         if {*matrix.axes} == {*TOKENS}:
             wide = max(12.0, min(WIDE, HIGH * len(matrix.columns) / max(1, len(matrix.rows))))
@@ -309,13 +306,11 @@ class StageTables(HeadSteps):
 
     @staticmethod
     def _cell_texts(matrix: Matrix, values: list[float], wide: float) -> list[str]:
-        """Format numbers for the inside of cells `wide` pixels wide, shorter if they do not fit; "" in blocked cells."""
+        """Format numbers for the inside of cells `wide` pixels wide, shorter if they do not fit; "" if blocked."""
         is_short = max((text_width(in_cell(value)) for value in values), default=0) > wide - 4
-        texts = [in_cell(value, is_short) for value in values]
-        if matrix.blocked is None:
-            return texts
-        pairs = zip(texts, matrix.blocked.flatten().tolist(), strict=True)
-        return ["" if is_blocked else text for text, is_blocked in pairs]
+        blocked = [False] * len(values) if matrix.blocked is None else matrix.blocked.flatten().tolist()
+        pairs = zip(values, blocked, strict=True)
+        return ["" if is_blocked else in_cell(value, is_short) for value, is_blocked in pairs]
 
     def _texts(self, axis: str, positions: range, noun: str) -> tuple[list[str], list[str]]:
         """Return the labels of positions on an axis, and their names in tooltips: tokens, or `noun` with a number."""

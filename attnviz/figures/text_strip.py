@@ -343,10 +343,7 @@ def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> lis
 
 
 def word_layers(table: str, size: float, colors: Theme, name: str, where: str = "") -> list[Spec]:
-    """Build the layers of tokens: rounded rectangles, called `name` for clicks, texts on them, and numbers below.
-
-    The columns of the table are PLACES, in pixels, and LOOKS; the expression `where` selects rows.
-    """
+    """Build the layers of tokens: rectangles (called `name` for clicks), texts and numbers; `where` selects rows."""
     middle = [{"calculate": f"(datum.{axis} + datum.{axis}2) / 2", "as": f"{axis}m"} for axis in "xy"]
     text, x = {"align": "center", "baseline": "middle"}, {"x": marks.pixels_of("xm")}
     box = marks.box(marks.pixels_of("x"), marks.pixels_of("y"))
