@@ -320,7 +320,7 @@ class HeadLines(SiteFigure):
 
     @cached_property
     def _labels(self) -> tuple[list[str], list[str]]:
-        """Labels of queries (with × if without weights) and of keys; with weights if one token of one head is picked."""
+        """Labels of queries (with × if without weights) and keys; with weights if one token of one head is picked."""
         queries, keys = ([visible_text(label, LONGEST_LABEL) for label in side.labels] for side in self._sides)
         for row in set().union(*self._weightless_rows.values()):
             queries[row] = f"× {queries[row]}"

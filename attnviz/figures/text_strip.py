@@ -169,7 +169,8 @@ class TokenWeights(SiteFigure):
         else:
             verb, none = "is taken most by" if is_linear else "is looked at most by", "gets no attention"
             token_and_word = token
-        sentence = f"{token_and_word} {verb} {listed}{OFF if self.is_off else '.'}" if listed else f"{token} {none}."
+        ending = OFF if self.is_off else "."
+        sentence = f"{token_and_word} {verb} {listed}{ending}" if listed else f"{token} {none}."
         notes = [as_sentence(note) for note in (*self.window.rule, *self.notes)]
         if changed := self.record.edits.in_words():
             notes.append(f"Changed: {', '.join(changed)}.")
