@@ -209,7 +209,7 @@ class Grid:
         for axis, index in (("row", row), ("column", column)):
             if index is not None:
                 begin = index // self.size.tile
-                outline |= {axis: begin - grow, f"{axis}2": begin + 1 + grow}
+                outline.update({axis: begin - grow, f"{axis}2": begin + 1 + grow})
         selection = outline | {"marks_row": row is not None, "marks_column": column is not None}
         return {name: [] if is_empty else [value] for name, value in selection.items()}
 

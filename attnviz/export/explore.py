@@ -248,7 +248,7 @@ def _predictions(record: Record, before: Record | None, sentence: int) -> dict[s
     if prediction.blanks is not None:
         positions, where = prediction.blanks[sentence], "in place of"
     where = "of" if prediction.classes else where
-    facts |= {"where": where, "what": sentences.PREDICTED[where], "words": {}}
+    facts.update({"where": where, "what": sentences.PREDICTED[where], "words": {}})
     for position in positions:
         words = analysis.next_words(record, position, before=before, sentence=sentence)
         token = visible_text(analysis.token_at(record, position, sentence=sentence))

@@ -158,8 +158,8 @@ class HeadLines(SiteFigure):
         heads, rows, columns, weights = (array[::-1] for array in self.edges[:4])
         queries, keys = self._sides
         data = {"head": [self.heads[i] for i in heads]}
-        data |= {"query": queries.starts[rows], "query_token": [queries.labels[i] for i in rows]}
-        data |= {"key": keys.starts[columns], "key_token": [keys.labels[i] for i in columns]}
+        data.update({"query": queries.starts[rows], "query_token": [queries.labels[i] for i in rows]})
+        data.update({"key": keys.starts[columns], "key_token": [keys.labels[i] for i in columns]})
         table = pd.DataFrame(data | {"weight": weights})
         table.attrs["note"] = " ".join(map(as_sentence, (*self._window.notes, *self.edges.notes)))
         return table

@@ -160,7 +160,7 @@ class PatchImage(TokenWeights):
                 row = look | {"cover": float(is_shaded or not has_pixels), "end": end}
                 is_tinted = is_shaded and has_pixels and self.colored[i]
                 if is_tinted:
-                    row |= {"fill": TINT, "ink": self.colors.text, "cover": STRONGEST * float(shade[i])}
+                    row.update({"fill": TINT, "ink": self.colors.text, "cover": STRONGEST * float(shade[i])})
                 if (box := token.box) is None:
                     if is_tinted:  # the words have no fill opacity
                         row["fill"] = pixels.mixed(TINT, self.colors.background, row["cover"])
@@ -168,7 +168,7 @@ class PatchImage(TokenWeights):
                     words.append(row | {"text": text, "number": ""})
                     continue
                 number = frame_of[box]
-                row |= {"x": box.left, "x2": box.right, "y": box.top, "y2": box.bottom, "frame": number}
+                row.update({"x": box.left, "x2": box.right, "y": box.top, "y2": box.bottom, "frame": number})
                 if row["stroke_width"] <= 1:  # not emphasized
                     row["stroke_width"] = 0.0 if (box.right - box.left) * frames[number].width < THIN else 0.4
                 patches.append(row)
