@@ -13,7 +13,6 @@ from attnviz.core.amounts import percent
 
 STEP, GAP = 22, 16
 """Height of a row in pixels, and pixels between two columns."""
-
 THICK, INNER, OUTER = 12, 8, 14
 """Thickness in pixels: of a bar without a hollow bar, of a bar inside a hollow bar, and of a hollow bar."""
 
@@ -24,9 +23,9 @@ class Column:
 
     Attributes:
         texts: text of each row; () for the values in percent.
-        values: values at which bars end, NaN or None for no bar; None for a column of texts.
-        before: values of hollow bars around the bars, like `values`; () for none.
-        begins: values at which bars of both signs begin; () if all begin at 0 and have one sign.
+        values: value at which the bar of each row ends, NaN or None for no bar; None for a column of texts.
+        before: value of a hollow bar around the bar of each row, NaN or None for none; () for no hollow bars.
+        begins: value at which the bar of each row begins, if values may be negative; () if all bars begin at 0.
         name: caption of the column.
         longest: value of a bar of full length; None for the largest value.
     """
@@ -40,29 +39,29 @@ class Column:
 
     @cached_property
     def written(self) -> list[str]:
+        """Text of each row."""
         return [*self.texts] or ["" if value is None else percent(value) for value in self.values or ()]
 
     def tables(self, i: int, colors: Theme) -> tuple[Table, Table]:
-        """Return the columns for the table of rows and for the table "meta"; bars are scaled to 0 to 1.
+        """Return what column `i` of the chart adds to its table "rows" and to its table "meta".
 
-        An infinite value is at an end of the scale; NaN has no bar.
+        Bars are scaled to 0 to 1. An infinite value is at an end of the scale; NaN has no bar.
         """
         count, is_signed = len(self.written), len(self.begins) > 0
         rows: Table = {f"text_{i}": self.written, f"ink_{i}": [colors.text] * count}
         if self.values is None:
             return rows, {f"caption_{i}": [self.name], f"zero_{i}": [0.0]}
-        values, before, begins = (
-            np.array([*(amounts or [filler] * count)], float)
-            for amounts, filler in ((self.values, 0.0), (self.before, np.nan), (self.begins, 0.0))
-        )
+        values = np.array(self.values, float)
+        before = np.array(self.before or [np.nan] * count, float)
+        begins = np.array(self.begins or [0.0] * count, float)
         numbers = np.array([0.0, *values, *before, *begins])
         finite = numbers[np.isfinite(numbers)]
         low, high = (finite.min() if is_signed else 0.0), self.longest or finite.max()
 
-        def scaled(amounts: np.ndarray) -> list[float | None]:
-            """Map values to the scale from 0 to 1; NaN becomes None."""
-            shares = np.clip((amounts - low) / ((high - low) or 1.0), 0, 1).tolist()
-            return [None if np.isnan(share) else share for share in shares]
+        def scaled(ends: np.ndarray) -> list[float | None]:
+            """Map ends of bars from values to positions, 0 to 1; NaN becomes None."""
+            positions = np.clip((ends - low) / ((high - low) or 1.0), 0, 1).tolist()
+            return [None if np.isnan(position) else position for position in positions]
 
         fill, inks = np.full(count, colors.ramp[5]), np.where(values == 0, colors.quiet, colors.text)
         if is_signed:
@@ -85,7 +84,7 @@ class Bars:
 
     Attributes:
         title, lines: title of the chart, and lines below it.
-        names: names of the rows, safe to draw.
+        names: names of the rows, without control characters.
         columns: columns beside the names.
         style: style of the chart.
         length: pixels of the longest bar of each column.
@@ -112,7 +111,7 @@ class Bars:
 
     @cached_property
     def data(self) -> dict[str, Table]:
-        """Tables of the chart: meta and rows."""
+        """Tables of the chart: "meta", a single row with the titles, and "rows"."""
         colors = self.style.colors
         inks = dict.fromkeys(self.quiet, colors.quiet) | dict.fromkeys(self.chosen, colors.accent)
         rows: Table = {
@@ -132,7 +131,7 @@ class Bars:
 
 
 def _view(i: int, length: int, colors: Theme) -> Spec:
-    """Build the view of a column: bars of `length` pixels, or texts if `length` is 0."""
+    """Build the view of column `i`: bars of at most `length` pixels, or texts if `length` is 0."""
     y = {"y": {"field": "row", "type": "ordinal", "axis": None, "scale": {"type": "band", "padding": 0}}}
     text, start = {"align": "left", "baseline": "middle"}, {"x": marks.pixels_at(0)}
     caption = start | {"y": marks.pixels_at(-11), "text": marks.field(f"caption_{i}")}
@@ -147,13 +146,13 @@ def _view(i: int, length: int, colors: Theme) -> Spec:
         layers.append(marks.layer("rows", "text", texts | start, font=MONO, **text))
         return {"layer": layers, "width": 1, "height": {"step": STEP}}
     x = {end: {"x": marks.places(1) | {"field": f"{end}_{i}"}} for end in ("zero", "before", "begin", "end")}
-    is_inner = f"isValid(datum.before_{i})"
-    thick = marks.when(is_inner, marks.pixels_at(INNER), marks.pixels_at(THICK))
-    filled = y | x["begin"] | {"x2": {"field": f"share_{i}"}, "fill": marks.as_is(f"fill_{i}"), "size": thick}
+    has_hollow = f"isValid(datum.before_{i})"
+    thickness = marks.when(has_hollow, marks.pixels_at(INNER), marks.pixels_at(THICK))
+    filled = y | x["begin"] | {"x2": {"field": f"share_{i}"}, "fill": marks.as_is(f"fill_{i}"), "size": thickness}
     hollow = {"size": OUTER, "fill": colors.background, "stroke": colors.quiet}
     layers += [
         marks.layer("meta", "rule", x["zero"], color=colors.line),
-        marks.layer("rows", "bar", y | x["before"], where=is_inner, **hollow),
+        marks.layer("rows", "bar", y | x["before"], where=has_hollow, **hollow),
         marks.layer("rows", "bar", filled, where=f"isValid(datum.share_{i})"),
         marks.layer("rows", "text", texts | x["end"], font=MONO, dx=6, **text),
     ]

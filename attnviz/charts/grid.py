@@ -21,10 +21,8 @@ from attnviz.core.amounts import written
 
 READOUT = 2 * LINE + 16
 """Pixels below an image on a page, for the readout of the cell under the pointer."""
-
 SEPARATE, DOTTED, LEAST_TITLE = 10, 5, 250
 """Minimum pixels of a cell for a line between cells, and for dots as labels; minimum width of the title of a view."""
-
 READABLE = (34, 16)
 """Minimum width and height in pixels of a cell that has room for a number."""
 
@@ -41,7 +39,7 @@ class Grid:
         style: style of the picture.
         ramp: color scale in the legend; None for no color legend.
         selects: name of the selection by a click.
-        more: fields of the selection to use instead of query and key, with a value for each square.
+        more: columns to select by instead of query and key, with a value for each square, row by row.
         ends: texts at the ends of rows, from left to right.
         framed: rows with a frame.
         signs: states in the legend; None for all states that occur; () for no legend.
@@ -83,10 +81,12 @@ class Grid:
 
     @property
     def sides(self) -> tuple[GridSide, GridSide]:
+        """Rows, and columns."""
         return self.rows, self.columns
 
     @property
     def counts(self) -> tuple[int, int]:
+        """Numbers of rows and of columns of squares."""
         return self.size.rows, self.size.columns
 
     @cached_property
@@ -101,16 +101,20 @@ class Grid:
 
     @cached_property
     def selected(self) -> tuple[int | None, int | None]:
-        """Selected row and column; one of the two is None if a whole row or column is selected."""
-        cell = self.style.selected
-        by_axis = dict(zip(TOKENS, (cell,) if isinstance(cell, int) else cell or (), strict=False))
-        positions = [by_axis.get(side.axis, -1) for side in self.sides]
-        pairs = zip(self.sides, positions, strict=True)
-        indices = [side.groups.index_of(position) if position >= 0 else None for side, position in pairs]
-        missing = (i is None and side.axis in by_axis for i, side in zip(indices, self.sides, strict=True))
-        return (None, None) if any(missing) else tuple(indices)
+        """Index of the selected row and of the selected column, from the positions in `style.selected`.
 
-    # Tables
+        If a row or column is selected as a whole, the other index is None. Both are None without a selection, or if the
+        selected position is not in the grid.
+        """
+        cell = self.style.selected
+        if isinstance(cell, int):
+            cell = (cell,)
+        position_on = dict(zip(TOKENS, cell or (), strict=False))  # by the name of the axis; -1 selects nothing
+        indices = [side.groups.index_of(position_on.get(side.axis, -1)) for side in self.sides]
+        for side, index in zip(self.sides, indices, strict=True):
+            if index is None and side.axis in position_on:
+                return None, None
+        return tuple(indices)
 
     @cached_property
     def data(self) -> dict[str, Table]:
@@ -127,11 +131,12 @@ class Grid:
 
     def _legend(self) -> Table:
         """Build the table of the legend; on a page, rules that a mask beside the map explains are left out."""
-        kinds, style = self.signs, self.style
-        if kinds is None:
-            kinds = [self.squares.kinds[i] for i in self.squares.occurring]
-            kinds = [kind for kind in kinds if not (kind.rules and style.explained and style.on_screen)]
-        return marks.entry([line for part in (kinds, self.notes) for line in signs.legend(part, style.colors)])
+        states, colors = self.signs, self.style.colors
+        if states is None:
+            states = [self.squares.kinds[i] for i in self.squares.occurring]
+            if self.style.explained and self.style.on_screen:
+                states = [state for state in states if not state.rules]
+        return marks.legend_table([*signs.legend(states, colors), *signs.legend(self.notes, colors)])
 
     def _meta(self) -> Table:
         """Build the table of titles and of the end of the color scale; for an image, also its URI and its size."""
@@ -147,7 +152,7 @@ class Grid:
         return table | {"uri": [self.uri()], "rows": [self.size.rows], "columns": [self.size.columns]}
 
     def _side(self, i: int) -> Table:
-        """Build the table of rows (0) or columns (1)."""
+        """Build the table of rows (`i` = 0) or columns (1): place, label, name and position of each."""
         side, count, positions = self.sides[i], self.counts[i], self.positions[i].tolist()
         table: Table = {
             ("row", "column")[i]: [*range(count)],
@@ -164,67 +169,74 @@ class Grid:
         return table
 
     def _row_table(self) -> Table:
-        """Build the table of rows, with the texts at their ends."""
-        table, tile, colors = self._side(0), self.size.tile, self.style.colors
+        """Build the table of rows, with the texts at their ends; a tile of rows has the texts of its first row."""
+        table, tile, count = self._side(0), self.size.tile, len(self.rows.groups)
         if self.is_table:
             return table
-        cells = [range(i, min(i + tile, len(self.rows.groups))) for i in range(0, len(self.rows.groups), tile)]
-        table["empty"] = [all(cell in self.framed for cell in part) for part in cells]
+        first_rows = range(0, count, tile)
+        table["empty"] = [all(row in self.framed for row in range(i, min(i + tile, count))) for i in first_rows]
         for end in self.ends:
             table[end.name] = [text if i % self.size.every == 0 else "" for i, text in enumerate(end.texts[::tile])]
-            names = [end.inks.get(i, "text") for i in range(0, len(self.rows.groups), tile)]
-            row = None if self.selected[0] is None else self.selected[0] // tile
-            if end.name == "note" and row is not None and names[row] == "text":
-                names[row] = "accent"
-            table[f"{end.name}_ink"] = [getattr(colors, name) for name in names]
+            inks = [end.inks.get(i, "text") for i in first_rows]
+            selected = self.selected[0]
+            if end.name == "note" and selected is not None and inks[selected // tile] == "text":
+                inks[selected // tile] = "accent"
+            table[f"{end.name}_ink"] = [getattr(self.style.colors, ink) for ink in inks]
         return table
 
     def _labels(self, i: int) -> list[str]:
-        """Return the labels that fit, and the label of the selected position; other labels are replaced by a dot."""
-        side, chosen, tile = self.sides[i], self.selected[i], self.size.tile
-        every, dot = side.every or self.size.every, "·" if self.size.cell >= DOTTED and not self.is_table else ""
-        row, texts = None if chosen is None else chosen // tile, side.texts or [""] * len(side.groups)
-        labels = [
-            text if index % every == 0 and (row is None or abs(index - row) >= every) else dot
-            for index, text in enumerate(texts[::tile])
-        ]
-        if row is not None:
-            labels[row] = texts[chosen]
+        """Return the label of each row (`i` = 0) or column (1): a text if there is room, else a dot or, if tiny, "".
+
+        The selected row or column has its text, and its neighbors make room for it.
+        """
+        side, selected, tile = self.sides[i], self.selected[i], self.size.tile
+        step, texts = side.every or self.size.every, side.texts or [""] * len(side.groups)
+        dot = "·" if self.size.cell >= DOTTED and not self.is_table else ""
+        labels = [text if index % step == 0 else dot for index, text in enumerate(texts[::tile])]
+        if selected is not None:
+            center = selected // tile
+            for index in range(max(0, center - step + 1), min(center + step, len(labels))):
+                labels[index] = dot
+            labels[center] = texts[selected]
         return labels
 
     def chosen(self) -> Table:
-        """Build the table of the selection: its outline, larger around tiny cells, and marks at the selected labels."""
-        tile, (row, column) = self.size.tile, self.selected
-        grow = 0 if None in (row, column) else max(0.0, (7 / self.size.cell - 1) / 2)
-        ends = [
-            (0, count) if i is None else (i // tile - grow, i // tile + 1 + grow)
-            for i, count in zip((row, column), self.counts, strict=True)
-        ]
-        values = [*ends[0], *ends[1], row is not None, column is not None]
-        fields = ("row", "row2", "column", "column2", "marks_row", "marks_column")
-        return {name: [value] if any(values[4:]) else [] for name, value in zip(fields, values, strict=True)}
+        """Build the table of the selection, empty without one: ends of its outline, at least 7 pixels around a cell."""
+        row, column = self.selected
+        is_empty = row is None and column is None
+        grow = 0 if row is None or column is None else max(0.0, (7 / self.size.cell - 1) / 2)  # in cells
+        outline = {"row": 0, "row2": self.size.rows, "column": 0, "column2": self.size.columns}
+        for axis, index in (("row", row), ("column", column)):
+            if index is not None:
+                begin = index // self.size.tile
+                outline.update({axis: begin - grow, f"{axis}2": begin + 1 + grow})
+        selection = outline | {"marks_row": row is not None, "marks_column": column is not None}
+        return {name: [] if is_empty else [value] for name, value in selection.items()}
 
     def _cells(self) -> Table:
         """Build the table of cells, row by row: place, texts, fill and sign of each cell."""
         squares, colors = self.squares, self.style.colors
         states, (row, column) = squares.states.ravel(), (index.ravel() for index in np.indices(squares.states.shape))
-        glyphs = (kind.glyph(min(self.size.cell, self.size.down), colors) for kind in squares.kinds)
-        path, stroke, width = zip(*glyphs, strict=True)
+        cell = min(self.size.cell, self.size.cell_height)
+        path, stroke, width = zip(*(state.glyph(cell, colors) for state in squares.kinds), strict=True)
         fills = pixels.written_palette(self._colors)
         ground = _pick(fills, pixels.ground(squares.states, squares.kinds, squares.shade).ravel())
-        ends = zip(self.sides, self.positions, (row, column), strict=True)
+        positions_by_axis = {
+            side.axis: positions[index].tolist()
+            for side, positions, index in zip(self.sides, self.positions, (row, column), strict=True)
+        }
         table = {
             "row": row.tolist(),
             "row2": (row + 1).tolist(),
             "column": column.tolist(),
             "column2": (column + 1).tolist(),
             **{axis: [-1] * len(row) for axis in TOKENS},
-            **{side.axis: positions[index].tolist() for side, positions, index in ends},
+            **positions_by_axis,
             "rev": [self.style.rev] * len(row),
             "query_name": _pick(self.names[0], row),
             "key_name": _pick(self.names[1], column),
             "ground": ground,
-            "says": [*squares.texts] or _pick([kind.text for kind in squares.kinds], states),
+            "says": [*squares.texts] or _pick([state.text for state in squares.kinds], states),
             "path": _pick(path, states),
             "stroke": _pick(stroke, states),
             "stroke_width": _pick(width, states),
@@ -239,7 +251,7 @@ class Grid:
         return table
 
     def uri(self, scale: int | None = None) -> str:
-        """Encode the cells as an image.
+        """Encode the cells as an image, and return its data URI.
 
         Args:
             scale: image pixels per pixel of the picture; None for 2 in a file, and on a page for one image pixel per
@@ -248,11 +260,14 @@ class Grid:
         size, factor = self.size, scale or (1 if self.style.on_screen else 2)
         high, wide = self.counts
         squares = self.squares
-        if factor > 1 or scale or any(squares.kinds[i].stroke() for i in squares.occurring):
+        has_signs = any(squares.kinds[i].stroke() for i in squares.occurring)
+        if scale or not self.style.on_screen or has_signs:
             if self.is_table:
                 high, wide = max(round(factor * size.height), high), max(round(factor * size.width), wide)
             else:
-                high, wide = (n * max(1, round(factor * cell)) for n, cell in ((high, size.down), (wide, size.cell)))
+                high, wide = (
+                    n * max(1, round(factor * cell)) for n, cell in ((high, size.cell_height), (wide, size.cell))
+                )
         sides = {"height": high, "width": wide, "scale": factor}
         return pixels.uri(squares.states, squares.kinds, squares.shade, self._colors, **sides)
 
@@ -261,8 +276,6 @@ class Grid:
         """Theme with the ramp of this grid."""
         colors, ramp = self.style.colors, self.squares.ramp
         return replace(colors, ramp=ramp.colors(colors)) if ramp else colors
-
-    # Specification
 
     @cached_property
     def form(self) -> Form:
@@ -282,21 +295,18 @@ class Grid:
     @property
     def spec(self) -> Spec:
         """Chart without title, configuration and parameters."""
-        hidden = {"opacity": 0, "size": 0}  # invisible points that carry the axes
-        layers = [
-            *self._legends(),
-            *(self._rectangles() if self.is_rectangles else self._image()),
+        hidden = {"opacity": 0, "size": 0}
+        axes = [
             self._layer("rows", "point", self._y("middle"), **hidden),
             self._layer("columns", "point", self._x("middle"), **hidden),
         ]
+        cells = self._rectangles() if self.is_rectangles else self._image()
+        around = self._ends_of_rows()
         if self.is_table:
-            layers.append(
-                self._layer("meta", "rect", self._wide | self._high, fill=None, stroke=self.style.colors.line)
-            )
-        else:
-            layers += self._ends_of_rows()
-        spec = {"layer": layers + self._outline(), "width": self.size.width, "height": self.size.height}
-        return spec | {"resolve": marks.APART}
+            frame = self._wide | self._high
+            around = [self._layer("meta", "rect", frame, fill=None, stroke=self.style.colors.line)]
+        layers = [*self._legends(), *cells, *axes, *around, *self._outline()]
+        return {"layer": layers, "width": self.size.width, "height": self.size.height, "resolve": marks.APART}
 
     def _layer(self, table: str, kind: str, encoding: Spec, **options: object) -> Spec:
         """Build a layer for a table of this grid; see `marks.layer`."""
@@ -304,24 +314,26 @@ class Grid:
 
     @property
     def _wide(self) -> Spec:
+        """Channels x and x2 from the left to the right end of the cells."""
         return {"x": marks.pixels_at(0), "x2": marks.pixels_at(self.size.width)}
 
     @property
     def _high(self) -> Spec:
+        """Channels y and y2 from the upper to the lower end of the cells."""
         return {"y": marks.pixels_at(0), "y2": marks.pixels_at(self.size.height)}
 
     def _y(self, begin: str, end: str = "") -> Spec:
-        """Build the channels of rows: from the field `begin` to the field `end`, if given."""
+        """Build channel y, which reads the field `begin`, and, if `end` is given, channel y2, which reads `end`."""
         y = {"y": {"field": begin} | marks.places(self.size.rows, self._axis(0), reverse=True)}
         return y | ({"y2": {"field": end}} if end else {})
 
     def _x(self, begin: str, end: str = "") -> Spec:
-        """Build the channels of columns, like `_y`."""
+        """Build channels x and x2 for columns, as `_y` does for rows."""
         x = {"x": {"field": begin} | marks.places(self.size.columns, self._axis(1))}
         return x | ({"x2": {"field": end}} if end else {})
 
     def _axis(self, i: int) -> Spec | None:
-        """Build the axis of rows, or of columns at the top, with labels from a table; None without labels."""
+        """Build the axis of rows (`i` = 0) or columns (1), whose labels are in their table; None if all are empty."""
         side, colors = self.sides[i], self.style.colors
         if not any(side.texts):
             return None
@@ -342,52 +354,64 @@ class Grid:
         return spec | {"orient": "top", "labelAngle": 0}
 
     def _tooltip(self) -> list[Spec]:
-        """Build the tooltip: row, column, the numbers, and the state."""
-        ends = zip(("query_name", "key_name"), self.sides, strict=True)
-        fields = [(name, side.title) for name, side in ends if side.axis != "1"]
+        """Build the tooltip of a cell: names of its row and column, its numbers, and its state."""
+        sides = zip(("query_name", "key_name"), self.sides, strict=True)
+        fields = [(name, side.title) for name, side in sides if side.axis != "1"]
         fields += [(f"{number.name}_text", number.title or number.name) for number in self.squares.numbers]
-        return marks.tips(*fields, *([("says", self.squares.text_title)] if self.squares.text_title else []))
+        fields += [("says", self.squares.text_title)] if self.squares.text_title else []
+        return marks.tips(*fields)
 
     def _legends(self) -> list[Spec]:
-        """Build the legends of the color scale and of the signs."""
+        """Build the layers of the legends: one of the color scale (or only its table), and one of the signs, if any."""
         has_readout = self.style.on_screen and not self.is_rectangles and not self.is_table
         where = {"orient": "bottom", "offset": READOUT if has_readout else 14}
         if self.style.aside and not self.prefix:
             where = {"orient": "right", "offset": 14 + sum(end.width for end in self.ends)}
         meta, ramp = f"{self.prefix}meta", self.ramp
-        ramp = marks.ramp_spec(ramp, ramp.colors(self.style.colors), where, meta) if ramp else marks.unseen(meta)
-        return [ramp, *([] if self.signs == () else [marks.signs_spec(where, f"{self.prefix}legend")])]
+        legends = [marks.ramp_spec(ramp, ramp.colors(self.style.colors), where, meta) if ramp else marks.unseen(meta)]
+        if self.signs != ():
+            legends.append(marks.signs_spec(where, f"{self.prefix}legend"))
+        return legends
 
     def _rectangles(self) -> list[Spec]:
-        """Build rectangles of the cells, signs and numbers on the cells, and frames of the hovered row and column."""
-        least, tooltip, colors = min(self.size.cell, self.size.down), {"tooltip": self._tooltip()}, self.style.colors
+        """Build the layers of cells: rectangles, signs, numbers, and frames around the hovered row and column."""
+        least, tooltip, colors = (
+            min(self.size.cell, self.size.cell_height),
+            {"tooltip": self._tooltip()},
+            self.style.colors,
+        )
         box = self._y("row", "row2") | self._x("column", "column2") | {"fill": marks.as_is("ground")} | tooltip
         edge = {"stroke": colors.background, "strokeWidth": 1} if least >= SEPARATE else {}
-        ground = self._layer("cells", "rect", box, cursor="pointer", **edge) | {"name": f"{self.prefix}cells"}
+        rectangles = self._layer("cells", "rect", box, cursor="pointer", **edge) | {"name": f"{self.prefix}cells"}
+        center = self._y("middle") | self._x("center")
         looks = {"shape": marks.as_is("path"), "stroke": marks.as_is("stroke")}
         looks["strokeWidth"] = marks.as_is("stroke_width", "quantitative")
-        center = self._y("middle") | self._x("center")
-        glyph = {"size": least**2, "filled": False, "opacity": 1, "cursor": "pointer"}
-        layers = [self._layer("cells", "point", center | looks | tooltip, where="isValid(datum.path)", **glyph)]
+        point = {"size": least**2, "filled": False, "opacity": 1, "cursor": "pointer"}
+        signs_and_numbers = [
+            self._layer("cells", "point", center | looks | tooltip, where="isValid(datum.path)", **point)
+        ]
         if any(self.squares.written):
             text = center | {"text": marks.field("written"), "fill": marks.as_is("written_ink")}
-            layers.append(self._layer("cells", "text", text, font=MONO, limit=self.size.cell - 4, baseline="middle"))
-        middle = [{"calculate": "datum.row + 0.5", "as": "middle"}, {"calculate": "datum.column + 0.5", "as": "center"}]
-        layers = [layer | {"transform": layer.get("transform", []) + middle} for layer in layers]
-        return [ground, *layers, *self._pointed()]
+            options = {"font": MONO, "limit": self.size.cell - 4, "baseline": "middle"}
+            signs_and_numbers.append(self._layer("cells", "text", text, **options))
+        for layer in signs_and_numbers:  # at the centers of the cells, which are computed from their ends
+            layer.setdefault("transform", []).append({"calculate": "datum.row + 0.5", "as": "middle"})
+            layer["transform"].append({"calculate": "datum.column + 0.5", "as": "center"})
+        return [rectangles, *signs_and_numbers, *self._pointed()]
 
     def _pointed(self) -> list[Spec]:
         """Build frames around the row and the column that are hovered here, or in a table that shares the axis."""
-        boxes = self._y("row", "row2") | self._wide, self._x("column", "column2") | self._high
-        hovered, frame = "((pointed || {{}})['{}'] || [])[0] === datum.position", {"fill": None, "strokeWidth": 1.5}
-        return [
-            self._layer(table, "rect", box, where=hovered.format(side.axis), stroke=self.style.colors.accent, **frame)
-            for side, table, box in zip(self.sides, ("rows", "columns"), boxes, strict=True)
-            if side.axis != "1"
-        ]
+        frame = {"stroke": self.style.colors.accent, "fill": None, "strokeWidth": 1.5}
+        boxes = {"rows": self._y("row", "row2") | self._wide, "columns": self._x("column", "column2") | self._high}
+        layers = []
+        for side, (table, box) in zip(self.sides, boxes.items(), strict=True):
+            is_hovered = f"((pointed || {{}})['{side.axis}'] || [])[0] === datum.position"
+            if side.axis != "1":
+                layers.append(self._layer(table, "rect", box, where=is_hovered, **frame))
+        return layers
 
     def _image(self) -> list[Spec]:
-        """Build the cells as one image; each row of a table is clickable."""
+        """Build the layer of the cells as one image; a table of numbers also has layers to click and hover its rows."""
         mark = {"width": self.size.width, "height": self.size.height, "align": "left", "baseline": "top"}
         encoding = {"x": marks.pixels_at(0), "y": marks.pixels_at(0), "url": marks.field("uri")}
         image = self._layer("meta", "image", encoding, smooth=False, aspect=False, **mark)
@@ -398,46 +422,49 @@ class Grid:
         return [image, rows | {"name": f"{self.prefix}cells"}, *self._pointed()]
 
     def _ends_of_rows(self) -> list[Spec]:
-        """Build texts at the ends of rows, and frames around fully masked rows."""
+        """Build the layers of texts at the ends of rows, with their titles, and of frames around fully masked rows."""
         colors, text, x = self.style.colors, {"align": "left", "baseline": "middle"}, self.size.width + NOTE
         frame = {"fill": None, "stroke": colors.warning, "strokeWidth": 1.5}
-        layers = [
-            self._layer("rows", "rect", self._y("row", "row2") | self._wide, where="datum.empty", **frame),
-        ]
+        layers = [self._layer("rows", "rect", self._y("row", "row2") | self._wide, where="datum.empty", **frame)]
         for end in self.ends:
-            title = {"x": marks.pixels_at(x), "y": marks.pixels_at(-12), "text": marks.field(f"{end.name}_title")}
-            of_row = {"x": marks.pixels_at(x), "text": marks.field(end.name), "fill": marks.as_is(f"{end.name}_ink")}
-            layers += [
-                self._layer("meta", "text", title, color=colors.quiet, **text),
-                self._layer(
-                    "rows", "text", self._y("middle") | of_row, where=f"datum.{end.name} !== ''", font=MONO, **text
-                ),
-            ]
+            left, name = {"x": marks.pixels_at(x)}, end.name
+            title = left | {"y": marks.pixels_at(-12), "text": marks.field(f"{name}_title")}
+            layers.append(self._layer("meta", "text", title, color=colors.quiet, **text))
+            row_text = self._y("middle") | left | {"text": marks.field(name), "fill": marks.as_is(f"{name}_ink")}
+            layers.append(self._layer("rows", "text", row_text, where=f"datum.{name} !== ''", font=MONO, **text))
             x += end.width
         return layers
 
     def _outline(self) -> list[Spec]:
-        """Build a frame around the selected cell, and marks at its labels."""
-        accent, down, across = self.style.colors.accent, self._y("row", "row2"), self._x("column", "column2")
+        """Build the layers of a frame around the selected cell, and of short bars between the cells and its labels."""
+        accent, row, column = self.style.colors.accent, self._y("row", "row2"), self._x("column", "column2")
         frame = {"fill": None, "strokeWidth": 1.5 if self.is_table else 2.5}
-        beside, over = ({axis: marks.pixels_at(-4), f"{axis}2": marks.pixels_at(-1.5)} for axis in "xy")
+        left, above = ({axis: marks.pixels_at(-4), f"{axis}2": marks.pixels_at(-1.5)} for axis in "xy")
         return [
-            self._layer("chosen", "rect", down | beside, where="datum.marks_row", fill=accent),
-            self._layer("chosen", "rect", across | over, where="datum.marks_column", fill=accent),
-            self._layer("chosen", "rect", down | across, stroke=accent, **frame),
+            self._layer("chosen", "rect", row | left, where="datum.marks_row", fill=accent),
+            self._layer("chosen", "rect", column | above, where="datum.marks_column", fill=accent),
+            self._layer("chosen", "rect", row | column, stroke=accent, **frame),
         ]
 
 
 def selections(grids: Sequence[Grid]) -> list[Spec]:
-    """Build the selections of cells by a click, by hovering and by a drag."""
+    """Build the Vega-Lite parameters by which cells of these grids are selected: by click, hovering and drag."""
     first, views = grids[0], [f"{grid.prefix}cells" for grid in grids]
-    linked = dict.fromkeys(side.axis for grid in grids for side in grid.sides if side.axis != "1")
+    hovered_axes = dict.fromkeys(side.axis for grid in grids for side in grid.sides if side.axis != "1")
     brush = [marks.drag("drag", views, first.style.colors)] if first.brush else []
-    return [marks.click(first.selects, views, *(first.more or TOKENS), "rev"), marks.hover(views, *linked), *brush]
+    return [
+        marks.click(first.selects, views, *(first.more or TOKENS), "rev"),
+        marks.hover(views, *hovered_axes),
+        *brush,
+    ]
 
 
 def together(rows: Sequence[Sequence[Grid]], style: Style, *, has_params: bool = True) -> Form:
-    """Arrange grids in rows under one title; if there are no grids, there is only the title."""
+    """Arrange grids in rows, as one chart whose title is in the table "meta"; without grids there is only the title.
+
+    Args:
+        has_params: whether cells can be selected.
+    """
     empty_view = {"layer": [], "width": 1, "height": 1}
     views = [[grid.view for grid in row] for row in rows] or [[empty_view]]
     first = views[0][0]
@@ -453,5 +480,5 @@ def together(rows: Sequence[Sequence[Grid]], style: Style, *, has_params: bool =
 
 
 def _pick(values: Sequence, index: np.ndarray) -> list:
-    """Look up the value for each index."""
+    """Return `values[i]` for each `i` in `index`, an integer array (cells,)."""
     return [values[i] for i in index.tolist()]

@@ -1,8 +1,4 @@
-"""Parts of Vega-Lite specifications as plain data, with titles and legends, and the tables of a chart.
-
-A picture is a specification that seldom changes and tables that change with every click: on the screen only the
-tables are replaced.
-"""
+"""Parts of Vega-Lite specifications as plain data, and the tables of a chart, which alone change on the screen."""
 
 import math
 import re
@@ -19,14 +15,23 @@ from attnviz.charts.theme import CHARACTER, TITLE_CHARACTER, WORD_CHARACTER, Sty
 
 Spec = dict[str, Any]
 """Part of a Vega-Lite specification."""
-
 Table = dict[str, list]
 """Columns of plain values: finite numbers, strings, bytes, True, False and None."""
-
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.1.0.json"
 
 APART = {"scale": dict.fromkeys(("color", "fill", "stroke", "shape", "strokeWidth"), "independent")}
 """Setting that gives each view and layer color scales of its own."""
+NARROWEST, PHONE = 400, 360
+"""Minimum line width of titles in pixels, by default and on a phone."""
+BOX = "M-0.94,-0.94H0.94V0.94H-0.94V-0.94"
+"""Outline of a sign in a legend."""
+_EMOJI = "[\u2600-\u27bf\U0001f000-\U0001faff]\ufe0f?"
+JOINED_SIGN = re.compile(f"[\U0001f1e6-\U0001f1ff]{{2}}|{_EMOJI}(?:[\u200d·]{_EMOJI})+")
+"""Pattern of flags and joined emoji, each drawn as one wide character; a middle dot joins them in pictures."""
+TEXTS = {"text": "title", "subtitle": "subtitle"}
+"""Parts of a title, and the table columns with their texts."""
+LOWEST, HUGE = 1e-4, 1e8
+"""Smallest number of a logarithmic scale; size from which numbers, such as -1e9 in a mask, do not extend a scale."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,31 +42,32 @@ class Form:
 
     @cached_property
     def draws_images(self) -> bool:
+        """Whether any layer of the chart is an image."""
         return _has_image(self.spec)
 
 
 def _has_image(view: Spec) -> bool:
-    """Whether a view, or a view inside it, draws an image."""
-    parts = (part for name in ("layer", "hconcat", "vconcat") for part in view.get(name, ()))
-    return view.get("mark", {}).get("type") == "image" or any(map(_has_image, parts))
+    """Return whether a view is an image, or contains one at any depth."""
+    inner_views = (inner for name in ("layer", "hconcat", "vconcat") for inner in view.get(name, ()))
+    return view.get("mark", {}).get("type") == "image" or any(map(_has_image, inner_views))
 
 
 def records(table: Table) -> list[dict]:
-    """Convert a table to rows."""
+    """Convert a table to rows, as dictionaries."""
     return [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
 
 
 def columns(names: Sequence[str], rows: Sequence[dict]) -> Table:
-    """Convert rows to a table; missing values are None."""
+    """Convert rows to a table with the columns `names`; missing values are None."""
     return {name: [row.get(name) for row in rows] for name in names}
 
 
 def layer(table: str, kind: str, encoding: Spec, *, where: str = "", **properties: Any) -> Spec:
-    """Build a layer of marks for the rows of a table, without tooltips unless `encoding` has one.
+    """Build a layer that draws a mark, such as "rect", for each row of a table, with tooltips only from `encoding`.
 
     Args:
         where: Vega expression that selects rows; "" for all rows.
-        properties: properties of the mark.
+        properties: further properties of the mark.
     """
     spec = {"data": {"name": table}, "mark": {"type": kind, "aria": False, "tooltip": None} | properties}
     if where:
@@ -75,6 +81,7 @@ def unseen(table: str) -> Spec:
 
 
 def pixels_at(pixels: Any) -> Spec:
+    """Build a channel with a constant value in pixels."""
     return {"value": pixels}
 
 
@@ -84,17 +91,17 @@ def field(name: str) -> Spec:
 
 
 def as_is(name: str, kind: str = "nominal") -> Spec:
-    """Build a channel that takes a color, path, width or place from a field, without a scale."""
+    """Build a channel that uses the values of a field unchanged, as a color, path, width or position."""
     return {"field": name, "type": kind, "scale": None}
 
 
 def pixels_of(name: str) -> Spec:
-    """Build a channel that takes a place in pixels from a field."""
+    """Build a position channel that reads pixels from a field."""
     return as_is(name, "quantitative") | {"axis": None}
 
 
 def box(x: Spec, y: Spec) -> Spec:
-    """Build the channels of a rectangle from the fields x, y, x2 and y2, on two scales."""
+    """Build the channels of a rectangle whose ends are the fields x, y, x2 and y2, on the scales of `x` and `y`."""
     return {"x": x | {"field": "x"}, "y": y | {"field": "y"}, "x2": {"field": "x2"}, "y2": {"field": "y2"}}
 
 
@@ -104,7 +111,7 @@ def looks() -> Spec:
 
 
 def when(test: str, then: Spec, otherwise: Spec) -> Spec:
-    """Build a channel that is `then` if a Vega expression is true, or else `otherwise`."""
+    """Build a channel that is `then` where the Vega expression `test` is true, and `otherwise` elsewhere."""
     return {"condition": {"test": test} | then} | otherwise
 
 
@@ -114,12 +121,12 @@ def tips(*fields: tuple[str, str]) -> list[Spec]:
 
 
 def places(count: float, axis: Spec | None = None, **scale: Any) -> Spec:
-    """Build a position channel on a scale from 0 to a count; the caller adds the field."""
+    """Build a position channel on a scale from 0 to `count`, without its field; `scale` has its further properties."""
     return {"type": "quantitative", "scale": {"domain": [0, count], "nice": False, "zero": False} | scale, "axis": axis}
 
 
 def click(name: str, views: Sequence[str], *fields: str) -> Spec:
-    """Build a selection by a click on the marks with these names; Escape clears the selection.
+    """Build the selection `name`: a click on a mark in the layers `views` selects its `fields`, Escape clears it.
 
     With a counter `rev` in the data, the same item can be clicked again.
     """
@@ -129,7 +136,7 @@ def click(name: str, views: Sequence[str], *fields: str) -> Spec:
 
 
 def hover(views: Sequence[str], *fields: str) -> Spec:
-    """Build the selection "pointed" of the item under the pointer."""
+    """Build the selection "pointed": values of `fields` of the mark under the pointer, in the layers `views`."""
     select = {"type": "point", "fields": [*fields], "on": "pointerover", "clear": "pointerout"}
     return {"name": "pointed", "select": select, "views": [*views]}
 
@@ -141,41 +148,29 @@ def drag(name: str, views: Sequence[str], colors: Theme) -> Spec:
     it. Only a drag that began on the picture clears it: a click elsewhere would clear the start of the next drag.
     """
     mark = {"fill": colors.accent, "fillOpacity": 0.12, "stroke": colors.accent, "strokeOpacity": 0.6}
-    ended = "[pointerdown, window:pointermove[!event.buttons]] > window:pointerup{0, 300}"
+    ended = "[pointerdown, window:pointermove[!event.buttons]] > window:pointerup{0, 300}"  # Vega event stream
     select = {"type": "interval", "encodings": ["x", "y"], "mark": mark, "clear": ended}
     return {"name": name, "select": select | {"zoom": False, "translate": False}, "views": [*views]}
 
 
 def whole(chart: Spec, colors: Theme) -> Form:
-    """Complete a chart with its configuration, sizing and schema."""
+    """Complete a chart with the configuration of all pictures, the automatic size and the schema of Vega-Lite."""
     return Form({"config": config(colors), "autosize": "pad"} | chart | {"$schema": SCHEMA})
 
 
 def beside(*views: Spec, **options: Any) -> Spec:
-    """Arrange views in a row, each with scales of its own."""
+    """Arrange views in a row, each with scales of its own; `options` are further properties of the chart."""
     return {"hconcat": [*views], "resolve": APART} | options
 
 
 def below(*views: Spec, **options: Any) -> Spec:
-    """Arrange views in a column, each with scales of its own."""
+    """Arrange views in a column, like `beside`."""
     return {"vconcat": [*views], "resolve": APART} | options
-
-
-NARROWEST, PHONE = 400, 360
-"""Minimum line width of titles in pixels, by default and on a phone."""
-
-BOX = "M-0.94,-0.94H0.94V0.94H-0.94V-0.94"
-"""Outline of a sign in a legend."""
-
-
-_EMOJI = "[\u2600-\u27bf\U0001f000-\U0001faff]\ufe0f?"
-JOINED_SIGN = re.compile(f"[\U0001f1e6-\U0001f1ff]{{2}}|{_EMOJI}(?:[\u200d·]{_EMOJI})+")
-"""Pattern of flags and joined emoji, each drawn as one wide character; a middle dot joins them in pictures."""
 
 
 @dataclass(frozen=True)
 class LegendEntry:
-    """One line of a legend: a text, and a sign with its path, color and background color (`ground`)."""
+    """One line of a legend: a text, and a sign with its SVG path, color and background color (`ground`)."""
 
     text: str
     path: str
@@ -185,64 +180,62 @@ class LegendEntry:
 
 @lru_cache(maxsize=16_384)
 def text_width(text: str, character: float = CHARACTER) -> float:
-    """Estimate the width of a text in pixels: wide characters count twice, combining marks do not count."""
-    signs = (c for c in JOINED_SIGN.sub("漢", text) if not unicodedata.combining(c))
-    widths = (2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in signs)
-    return sum(widths) * character
+    """Estimate the width in pixels of a text in monospaced characters of `character` pixels; wide ones count twice."""
+    text = JOINED_SIGN.sub("漢", text)  # a joined emoji is as wide as one Chinese character
+    signs = (c for c in text if not unicodedata.combining(c))
+    return character * sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in signs)
 
 
 def heading(title: str, lines: Sequence[str], width: float, style: Style, narrowest: int = NARROWEST) -> Table:
-    """Build the columns title and subtitle of the table that `title_spec` reads, wrapped at `width` pixels."""
+    """Build a table of one row, for `title_spec`: a title, and the lines below it as a subtitle.
+
+    Both are wrapped at the width of the style, or else at `width` pixels, but at `narrowest` pixels or more.
+    """
     if style.heading is not None:
         title, lines = style.heading, ()
-    width = max(width if style.width is None else style.width, narrowest if style.width is None else 0)
-    return {
-        "title": ["\n".join(broken([title], width / TITLE_CHARACTER))],
-        "subtitle": ["\n".join(broken(lines, width / WORD_CHARACTER))],
-    }
+    width = max(width, narrowest) if style.width is None else style.width
 
+    def wrapped(lines: Sequence[str], character: float) -> list[str]:
+        """Wrap lines between words, at `width` pixels with characters of `character` pixels; leave out empty lines."""
+        length = max(12, int(width / character))
+        return ["\n".join(part for line in lines for part in textwrap.wrap(line, length, break_on_hyphens=False))]
 
-def broken(lines: Sequence[str], characters: float) -> list[str]:
-    """Wrap lines at a number of characters, between words."""
-    wide = max(12, int(characters))
-    return [part for line in lines if line for part in textwrap.wrap(line, wide, break_on_hyphens=False)]
+    return {"title": wrapped([title], TITLE_CHARACTER), "subtitle": wrapped(lines, WORD_CHARACTER)}
 
 
 def title_spec(table: str = "meta", view_of: Theme | None = None) -> dict[str, Any]:
-    """Build title and subtitle that are read from a table.
+    """Build title and subtitle that Vega expressions read from a table, see `heading`.
 
     The limit is 0, for none, because Streamlit would otherwise cut titles at the first width of the picture.
 
     Args:
-        view_of: colors of a view in a chart, whose subtitle is a highlighted number; None for a whole chart.
+        view_of: colors if this is the title of one view in a chart, whose subtitle is a highlighted number; else None.
     """
-    parts = {part: f"split((data('{table}')[0] || {{}}).{name} || '', '\\n')" for part, name in TEXTS.items()}
     where = {"frame": "group", "subtitleColor": view_of.accent} if view_of else {"frame": "bounds"}
-    texts = {part: {"expr": expression} for part, expression in parts.items()}
+    texts = {
+        part: {"expr": f"split((data('{table}')[0] || {{}}).{column} || '', '\\n')"} for part, column in TEXTS.items()
+    }
     return texts | {"anchor": "start", "offset": 12, "limit": 0} | where
 
 
-TEXTS = {"text": "title", "subtitle": "subtitle"}
-"""Parts of a title, and the table columns with their texts."""
-
-
 def written_out(view: dict[str, Any], data: dict[str, Table], table: str = "meta") -> dict[str, Any]:
-    """Replace the expressions in the titles of a chart by their texts, and remove empty titles."""
-    for part in ("hconcat", "vconcat"):
-        if part in view:
-            view = view | {part: [written_out(inner, data, f"{inner.get('name', '')}meta") for inner in view[part]]}
+    """Replace expressions in the titles of a chart and of its views by the texts in `data`, and remove empty titles."""
+    for name in ("hconcat", "vconcat"):
+        if name in view:
+            view = view | {name: [written_out(inner, data, f"{inner.get('name', '')}meta") for inner in view[name]]}
     if not view.get("title"):
         return view
-    texts = {part: data[table][name][0].split("\n") for part, name in TEXTS.items()}
-    if not any(map(any, texts.values())):
-        return {name: part for name, part in view.items() if name != "title"}
-    return view | {"title": view["title"] | texts}
+    texts = {part: data[table][column][0].split("\n") for part, column in TEXTS.items()}
+    if any(map(any, texts.values())):
+        return view | {"title": view["title"] | texts}
+    return {name: value for name, value in view.items() if name != "title"}
 
 
-def entry(entries: Sequence[LegendEntry]) -> Table:
-    """Build the table of legend lines; without lines, it has an invisible one, because an empty legend has no size.
+def legend_table(entries: Sequence[LegendEntry]) -> Table:
+    """Build the table that `signs_spec` reads; without entries, it has an empty one, because Vega needs one.
 
-    Vega merges equal values of a scale, so a number, empty moves and opacities make texts, paths and colors unique.
+    Vega merges equal values of a scale. To make them unique, a text begins with its number, which the legend hides, a
+    path ends with moves that draw nothing, and colors differ in opacity.
     """
     entries = entries or [LegendEntry("", "", "transparent", "transparent")]
     return {
@@ -254,12 +247,8 @@ def entry(entries: Sequence[LegendEntry]) -> Table:
 
 
 def _distinct_color(color: str, i: int) -> str:
-    """Make the color of line `i` unique by a slightly lower opacity."""
+    """Make a color unique for line `i` of a legend: its opacity is 255 - i of 255."""
     return f"{color}{255 - i:02x}" if color.startswith("#") else color
-
-
-LOWEST, HUGE = 1e-4, 1e8
-"""Smallest number of a logarithmic scale; size from which numbers, such as -1e9 in a mask, do not extend a scale."""
 
 
 @dataclass(frozen=True)
@@ -292,17 +281,16 @@ class Ramp:
 
     def shade(self, values: np.ndarray) -> np.ndarray:
         """Map numbers to positions on the ramp, 0 to 1; NaN has the position of 0."""
+        share = values / (self.top or 1.0)
         if self.log:
             share = 1 - np.log10(np.clip(values, LOWEST, 1)) / math.log10(LOWEST)
-        else:
-            share = values / (self.top or 1.0)
         share = np.nan_to_num(share)
         return np.clip((share + 1) / 2 if self.signed else share, 0, 1)
 
 
 def limit_of(*tables: np.ndarray) -> float:
-    """Return the largest absolute number of the tables, ignoring infinite numbers and numbers of at least HUGE."""
-    sizes = (np.abs(table[np.isfinite(table)]) for table in tables)
+    """Return the largest absolute number in arrays, without infinite numbers and those of at least HUGE; else 0."""
+    sizes = [np.abs(table[np.isfinite(table)]) for table in tables]
     return max((float(size[size < HUGE].max(initial=0.0)) for size in sizes), default=0.0)
 
 
@@ -312,7 +300,10 @@ def scale_of(title: str, values: np.ndarray, *, signed: bool = False) -> Ramp:
 
 
 def ramp_spec(ramp: Ramp, colors: Sequence[str], where: Spec, table: str = "meta") -> Spec:
-    """Build an invisible point that carries the legend of a color scale; the table column `top` has its end."""
+    """Build an invisible point with the legend of a color scale of these colors; `where` places the legend.
+
+    The number at the end of the scale is in the column `top` of a table.
+    """
     top = f"((data('{table}')[0] || {{}}).top || 1)"
     ends = [f"-{top}", "0", top] if ramp.signed else ["0", f"{top} / 2", top]
     domain = [LOWEST, 1] if ramp.log else [{"expr": ends[0]}, {"expr": top}]
@@ -328,8 +319,8 @@ def ramp_spec(ramp: Ramp, colors: Sequence[str], where: Spec, table: str = "meta
         **where,
     }
     if any(ramp.ends):
-        ends = [f"datum.label + '{end}'" for end in ramp.ends]
-        legend["labelExpr"] = f"datum.value < 0 ? {ends[0]} : datum.value > 0 ? {ends[1]} : datum.label"
+        below, above = (f"datum.label + '{words}'" for words in ramp.ends)
+        legend["labelExpr"] = f"datum.value < 0 ? {below} : datum.value > 0 ? {above} : datum.label"
     if ramp.largest:
         legend["labelExpr"] = f"datum.value < 0 ? '−{ramp.largest}' : datum.value > 0 ? '{ramp.largest}' : '0'"
     point = unseen(table)
@@ -338,7 +329,7 @@ def ramp_spec(ramp: Ramp, colors: Sequence[str], where: Spec, table: str = "meta
 
 
 def signs_spec(where: Spec, table: str = "legend") -> Spec:
-    """Build invisible points that carry a legend with a symbol per line; a table has its texts, paths and colors."""
+    """Build invisible points with a legend of a sign and a text per line, from a `legend_table`; `where` places it."""
     legend = {
         "title": None,
         "direction": "vertical",
@@ -346,7 +337,7 @@ def signs_spec(where: Spec, table: str = "legend") -> Spec:
         "symbolSize": 225,
         "symbolStrokeWidth": 1,
         "symbolOpacity": 1,
-        "labelExpr": "substring(datum.label, 3)",
+        "labelExpr": "substring(datum.label, 3)",  # without the number
         "labelOffset": 6,
         **where,
     }

@@ -21,42 +21,61 @@ from attnviz.core.masks import Mask, Reason
 from attnviz.core.record import Record
 
 PERIOD = 8
-"""Approximate distance between two strokes in pixels."""
-
+"""Approximate distance between two strokes of a hatching in pixels."""
 CROSS = "M-0.45,-0.45L0.45,0.45M-0.45,0.45L0.45,-0.45"
 """Sign for NaN."""
-
 DASH = "M-0.35,0L0.35,0"
 """Sign for minus infinity."""
-
 DOT = "M-0.14,0A0.14,0.14,0,1,1,0.14,0A0.14,0.14,0,1,1,-0.14,0"
 DOT_STROKE = 0.14
 """Sign for "may attend": a circle, and its stroke width as a share of the cell, which turns the circle into a disc."""
-
 DISC = "".join(f"M-{r},0A{r},{r},0,1,1,{r},0A{r},{r},0,1,1,-{r},0" for r in (0.06, 0.14, 0.22))
 """Sign for "may attend" in a legend, as circles with strokes of one pixel."""
-
 RING = "M-0.3,0A0.3,0.3,0,1,1,0.3,0A0.3,0.3,0,1,1,-0.3,0"
 """Sign for "may attend, but not used"."""
-
 FRAME = "M-0.7,-0.7L0.7,-0.7L0.7,0.7L-0.7,0.7Z"
 ARROW = "M-0.3,-0.45L0.4,0L-0.3,0.45Z"
 """Signs of a framed row and of a changed prediction, for a legend."""
-
 PATTERNS = MODEL, PADDING, YOURS = range(3)
 """Hatchings by the origin of a rule: diagonal, horizontal, crossed. If several rules block a cell, the first counts."""
+GLYPHS = {"dot": DOT, "ring": RING, "cross": CROSS, "dash": DASH, "frame": FRAME, "arrow": ARROW}
+LEGEND_GLYPHS = GLYPHS | {"dot": DISC}
+"""Signs on a cell and in a legend, as paths in a box from -1 to 1; "hatch" has no path here, as it fills the cell."""
+MOST_RULES = 12
+"""Maximum number of rules in a legend."""
+LONGEST_RULE = 52
+"""Maximum number of characters of a rule in a legend, to keep it narrow; tooltips have the whole text."""
+SWATCH = 18
+"""Side of a sign in a legend, in pixels."""
+DOMAINS = ("adapts", "fixed", "shared", "log")
+CROWDED, FAINT = 40, 0.3
+"""Number of tokens above which, and largest weight below which, an adaptive scale ends at the largest weight: uniform
+attention over so many tokens is too faint to be visible on a scale from 0 to 1."""
+LONG, RARE = 512, 0.01
+"""Number of tokens above which an adaptive scale ends at a quantile, and the share of weights above the quantile;
+otherwise a few large weights would leave all other cells nearly white."""
+MAY_ATTEND = "may attend"
+NOT_A_NUMBER = "NaN: not a number"
+MINUS_INFINITY = "score: minus infinity"
+POLICIES = {
+    "zero": "fully masked row: zeros",
+    "nan": "fully masked row: NaN",
+    "uniform": "fully masked row: uniform",
+    "error": "fully masked row",
+}
+"""Texts for a fully masked row, by `Edits.empty_rows`."""
 
 
 def strokes_of(pattern: int, side: float) -> str:
-    """Build a hatching as an SVG path in a box from -1 to 1, which is drawn `side` pixels wide."""
-    count = max(1, round(side / (PERIOD * 1.4)))
+    """Build a hatching, one of `PATTERNS`, as an SVG path in a box from -1 to 1, which is drawn `side` pixels wide."""
+    count = max(1, round(side / (PERIOD * 1.4)))  # lines that cross each edge: 1.4 PERIOD apart on it, if diagonal
     if pattern == PADDING:
-        places = [-1 + (2 * i + 1) / count for i in range(count)]
-        return "".join(f"M-1,{p:g}L1,{p:g}" for p in places)
+        heights = [-1 + (2 * i + 1) / count for i in range(count)]
+        return "".join(f"M-1,{y:g}L1,{y:g}" for y in heights)
     path = ""
     for sign in (1, -1) if pattern == YOURS else (1,):
-        for i in range(1, 2 * count):  # lines x + y = c, `count` of them crossing each edge
-            c = -2 + 2 * i / count
+        for i in range(1, 2 * count):
+            c = -2 + 2 * i / count  # the line x + y = c, or x - y = c, within the box
             begin, end = max(-1, c - 1), min(1, c + 1)
             path += f"M{begin:g},{sign * end:g}L{end:g},{sign * begin:g}"
     return path
@@ -66,24 +85,11 @@ def strokes_of(pattern: int, side: float) -> str:
 def strokes(pattern: int, height: int, width: int, *, scale: int = 1) -> np.ndarray:
     """Return the pixels of a hatching, boolean (height, width), for an image `scale` times as large as the picture."""
     y, x = np.ogrid[:height, :width]
-    period = 2 * round(PERIOD * 0.7) * scale
+    period = 2 * round(PERIOD * 0.7) * scale  # along x or y: for diagonal strokes, 1.4 times their distance
     if pattern == PADDING:
         return np.broadcast_to(y % period < scale, (height, width))
     down, up = ((x + sign * y) % period < scale for sign in (1, -1))
     return down | up if pattern == YOURS else down
-
-
-GLYPHS = {"dot": DOT, "ring": RING, "cross": CROSS, "dash": DASH, "frame": FRAME, "arrow": ARROW}
-"""Signs on a cell, as paths in a box from -1 to 1; the sign "hatch" has no path here, as it fills the cell."""
-
-MOST_RULES = 12
-"""Maximum number of rules in a legend."""
-
-LONGEST_RULE = 52
-"""Maximum number of characters of a rule in a legend, to keep it narrow; tooltips have the whole text."""
-
-SWATCH = 18
-"""Side of a sign in a legend, in pixels."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ class CellState:
     """State of a cell.
 
     Attributes:
-        text: description for the legend and the tooltip.
+        text: description for the tooltip and, by default, the legend.
         ground: fill of the cell: "open", "blocked", "leak" or "background", which are colors of the theme, or "ramp"
             for the color of the cell's number.
         sign: sign on the cell: one of `GLYPHS`, "hatch", or "" for none.
@@ -106,37 +112,44 @@ class CellState:
     legend: str | None = None
 
     def glyph(self, side: float, colors: Theme) -> tuple[str | None, str | None, float | None]:
-        """Return path, color and stroke width of the sign on a cell of `side` pixels."""
+        """Return SVG path, color and stroke width in pixels of the sign on a cell of `side` pixels, or None."""
         if not self.sign:
             return None, None, None
         if self.sign == "hatch":
             return strokes_of(self.pattern, side), colors.hatch, 1.0
         width = 2.0 if self.ground in ("blocked", "ramp") else max(1.5, side / 10)
-        if self.sign in ("dot", "ring"):
-            width = DOT_STROKE * side if self.sign == "dot" else 1.5
+        if self.sign == "dot":
+            width = DOT_STROKE * side
+        elif self.sign == "ring":
+            width = 1.5
         return GLYPHS[self.sign], getattr(colors, self.ink), width
 
     @property
     def pattern(self) -> int:
-        """Hatching of the cell, one of `PATTERNS`."""
+        """Hatching of the cell, one of `PATTERNS`: that of the first of its rules in this order."""
         return min((pattern for pattern, _ in self.rules), default=MODEL)
 
     @property
     def ink(self) -> str:
         """Name of the sign's color in the theme."""
-        if self.ground in ("leak", "open"):
-            return "background" if self.ground == "leak" else "dot"
+        if self.ground == "leak":
+            return "background"
+        if self.ground == "open":
+            return "dot"
         return {"cross": "warning", "frame": "warning", "arrow": "moved", "": "quiet"}.get(self.sign, "hatch")
 
     def stroke(self) -> tuple[int | str, str] | None:
-        """Return the sign in an image, and the name of its color; a ring is too fine and is replaced by a hatching."""
+        """Return the sign of a cell in an image, or its hatching, and the name of the color; None for no sign.
+
+        A ring is too fine for an image and is replaced by a hatching.
+        """
         if self.sign in ("cross", "dot"):
             return self.sign, self.ink
         return (self.pattern, "hatch") if self.sign in ("hatch", "ring") else None
 
 
 def blocked_by(reasons: Sequence[Reason], yours: Collection[str] = ()) -> list[CellState]:
-    """Build a state for each reason of blocking.
+    """Build the state of a cell that is blocked for each reason: a rule, or a combination of rules.
 
     Args:
         yours: names of the rules that the user set, not the model.
@@ -172,46 +185,24 @@ def _names(mask: Mask) -> frozenset[str]:
 def legend(states: Sequence[CellState], colors: Theme) -> list[LegendEntry]:
     """Build the legend lines: one for each text of the states, then one for each of the first MOST_RULES rules."""
     without_rules = (state for state in states if state.legend or not state.rules)
-    lines = {state.text if state.legend is None else state.legend: state for state in without_rules}
+    state_by_text = {state.text if state.legend is None else state.legend: state for state in without_rules}
     rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
-    for rule in rules[:MOST_RULES]:
-        lines[textwrap.shorten(rule[1], LONGEST_RULE, placeholder=" …")] = CellState("", "blocked", "hatch", (rule,))
+    for pattern, line in rules[:MOST_RULES]:
+        text = textwrap.shorten(line, LONGEST_RULE, placeholder=" …")
+        state_by_text[text] = CellState("", "blocked", "hatch", ((pattern, line),))
+    state_by_text.pop("", None)  # states without a line in the legend
     entries = []
-    for text, state in lines.items():
-        path = strokes_of(state.pattern, SWATCH) if state.sign == "hatch" else GLYPHS.get(state.sign, "")
+    for text, state in state_by_text.items():
+        path = strokes_of(state.pattern, SWATCH) if state.sign == "hatch" else LEGEND_GLYPHS.get(state.sign, "")
         ground = colors.ramp[0] if state.ground == "ramp" else getattr(colors, state.ground)
-        path = DISC if state.sign == "dot" else path
-        entries += [LegendEntry(text, path, getattr(colors, state.ink), ground)] if text else []
-    left_out = len(rules) - MOST_RULES
-    return [*entries, *([rest(left_out, colors)] if left_out > 0 else [])]
+        entries.append(LegendEntry(text, path, getattr(colors, state.ink), ground))
+    return entries + more_rules(len(rules) - MOST_RULES, colors)
 
 
-def rest(count: int, colors: Theme) -> LegendEntry:
-    """Build a legend line for the number of rules, or combinations of rules, that are left out."""
+def more_rules(count: int, colors: Theme) -> list[LegendEntry]:
+    """Return a legend line about `count` rules, or combinations of rules, that are left out; an empty list for none."""
     text = f"{count:,} more: each cell names its rules, as does the table"
-    return LegendEntry(text, "", colors.hatch, colors.blocked)
-
-
-DOMAINS = ("adapts", "fixed", "shared", "log")
-CROWDED, FAINT = 40, 0.3
-"""Number of tokens above which, and largest weight below which, an adaptive scale ends at the largest weight: uniform
-attention over so many tokens is too faint to be visible on a scale from 0 to 1."""
-
-LONG, RARE = 512, 0.01
-"""Number of tokens above which an adaptive scale ends at a quantile, and the share of weights above the quantile;
-otherwise a few large weights would leave all other cells nearly white."""
-
-MAY_ATTEND = "may attend"
-NOT_A_NUMBER = "NaN: not a number"
-MINUS_INFINITY = "score: minus infinity"
-
-POLICIES = {
-    "zero": "fully masked row: zeros",
-    "nan": "fully masked row: NaN",
-    "uniform": "fully masked row: uniform",
-    "error": "fully masked row",
-}
-"""Texts for a fully masked row, by `Edits.empty_rows`."""
+    return [LegendEntry(text, "", colors.hatch, colors.blocked)] if count > 0 else []
 
 
 @dataclass(frozen=True)
@@ -251,7 +242,7 @@ class Domain:
 
 
 def domain_of(kind: str, view: AttentionView, cells: Cells) -> Domain:
-    """Make the domain with this name for some cells; "shared" ends at the largest weight of all heads of the site."""
+    """Make the scale `kind`, one of `DOMAINS`, for some cells; "shared" ends at the largest weight of all its heads."""
     if kind not in DOMAINS:
         raise InputError(f"There is no color domain {kind!r}; there are {', '.join(DOMAINS)}.")
     if kind == "adapts":
@@ -266,23 +257,27 @@ def adapted(cells: Cells, view: AttentionView) -> Domain:
     token, to which many heads give much more attention than to any word. Larger weights have the color at the end.
     """
     weights = np.where(colored(cells), cells.weights, 0)
-    special = np.array([token.special for token in view.keys.tokens[:: cells.tile]], bool)
-    words = ~special if special.shape == weights.shape[-1:] and not special.all() else np.ones(weights.shape[-1], bool)
+    is_special = np.array([token.special for token in view.keys.tokens[:: cells.tile]], bool)
+    is_word = ~is_special
+    if is_special.shape != weights.shape[-1:] or is_special.all():
+        is_word = np.ones(weights.shape[-1], bool)
     has_choice = (cells.blocked == 0).sum(-1) > 1
     rows = weights if has_choice.all() else weights[has_choice]
-    largest = float((rows if words.all() else rows[:, words]).max(initial=0))
+    largest = float((rows if is_word.all() else rows[:, is_word]).max(initial=0))
     tokens = max(len(view.queries), len(view.keys))
-    if not 0 < largest < (1 if tokens > CROWDED else FAINT) or (tokens <= CROWDED and rows.max() >= FAINT):
+    is_faint = 0 < largest < 1
+    if tokens <= CROWDED:
+        is_faint = 0 < largest < FAINT and rows.max() < FAINT
+    if not is_faint:
         return Domain()
     if tokens > LONG:
         return Domain("adapts", float(np.quantile(rows[rows > 0], 1 - RARE)), "")
     if weights.max() <= largest:
         return Domain("adapts", largest)
-    beyond = rows.max() > largest
-    return Domain("adapts", largest, "between words" if beyond else "where several keys are left")
+    return Domain("adapts", largest, "between words" if rows.max() > largest else "where several keys are left")
 
 
 def colored(cells: Cells) -> np.ndarray:
-    """Whether a cell has a color for its weight: it is open, or its row is fully masked but was given weights."""
+    """Return whether cells have a color for their weight: if open, or if their fully masked row was given weights."""
     filled = (cells.states == EMPTY) & (cells.weights > 0)
     return np.isfinite(cells.weights) & ((cells.states == WEIGHT) | filled)

@@ -9,21 +9,27 @@ TITLE_SIZE = 15
 TEXT_SIZE = 12
 LINE = 17
 """Pixels: type size of titles, type size of other text, and line height of other text."""
-
 TINT = "#ff2d8a"
 """Tint over a picture: a color that few pictures contain, and of a lightness unlike most pictures."""
-
 CHARACTER = 7.25
 """Pixels of one monospaced character at TEXT_SIZE."""
-
 TITLE_CHARACTER = 8.5
 WORD_CHARACTER = 6.7
 """Pixels of an average character of a title and of other proportional text, estimated slightly too large."""
+CAUTIONS = {
+    "random": "random weights: shows the mechanics, not meaning",
+    "constructed": "constructed: weights set by hand to show a mechanism",
+    "trained here": "trained here: a small model on made-up sentences",
+    "pretrained": "pretrained weights",
+    "from a folder": "weights from a folder",
+    "your own": "your own model",
+}
+"""Notes on the origin of the weights, by `Record.provenance`."""
 
 
 @dataclass(frozen=True)
 class Theme:
-    """One set of colors. `ramp` goes from weight 0 to weight 1 in even steps of lightness."""
+    """Colors of a light or dark page, as "#rrggbb"; `ramp` goes from weight 0 to 1 in even steps of lightness."""
 
     background: str
     text: str
@@ -101,40 +107,22 @@ DARK = Theme(
     hues=("#4aa3e0", "#f0c64a", "#e08abf", "#2fbf95", "#8fd3ff", "#d0d4dc"),
 )  # fmt: skip
 
-CAUTIONS = {
-    "random": "random weights: shows the mechanics, not meaning",
-    "constructed": "constructed: weights set by hand to show a mechanism",
-    "trained here": "trained here: a small model on made-up sentences",
-    "pretrained": "pretrained weights",
-    "from a folder": "weights from a folder",
-    "your own": "your own model",
-}
-"""Notes on the origin of the weights, by `Record.provenance`."""
-
-
-def theme(dark: bool) -> Theme:
-    return DARK if dark else LIGHT
-
 
 def rgb(color: str) -> tuple[int, int, int]:
+    """Convert "#rrggbb" to red, green and blue, 0 to 255."""
     return tuple(int(color[i : i + 2], 16) for i in (1, 3, 5))
 
 
 def gray_ramp(colors: Theme) -> tuple[str, ...]:
-    """Return the color ramp in gray, for a head that is switched off."""
-    lightness = (round(0.299 * red + 0.587 * green + 0.114 * blue) for red, green, blue in map(rgb, colors.ramp))
-    return tuple(f"#{light:02x}{light:02x}{light:02x}" for light in lightness)
+    """Return the color ramp in grays of the same brightness (ITU-R BT.601), for a head that is switched off."""
+    grays = (round(0.299 * red + 0.587 * green + 0.114 * blue) for red, green, blue in map(rgb, colors.ramp))
+    return tuple(f"#{gray:02x}{gray:02x}{gray:02x}" for gray in grays)
 
 
 def config(colors: Theme) -> dict:
     """Return the Vega-Lite configuration of all pictures."""  # fmt: skip
     label = {"labelColor": colors.text, "labelFontSize": TEXT_SIZE, "labelLimit": 0}
-    title = {
-        "titleColor": colors.quiet,
-        "titleFont": FONT,
-        "titleFontSize": TEXT_SIZE,
-        "titleFontWeight": "normal",
-    }
+    title = {"titleColor": colors.quiet, "titleFont": FONT, "titleFontSize": TEXT_SIZE, "titleFontWeight": "normal"}
     axis = {"labelFont": MONO, "labelPadding": 6, "titlePadding": 10, "domain": False, "ticks": False, "grid": False}
     return {
         "background": colors.background,
@@ -166,14 +154,14 @@ class Style:
         dark: whether the picture has the colors of a dark page.
         selected: cell to outline, as (query, key), or row to outline.
         focused: head to frame, by its number or as (site, head).
-        rev: counter that is raised after each click, so that the same item can be clicked again.
+        rev: counter that the app raises after each click, so that the same item can be clicked again.
         domain: color domain of weights, one of `charts.signs.DOMAINS`.
         row_sums: whether the sum of each row is at its end, with a warning if the sum is not 1.
         side: maximum side of a map in pixels; None for the default.
         width: maximum width of the picture in pixels, including its labels; None for no limit.
         aside: whether the legend is right of the map, as on a slide.
-        paired: whether thumbnails are beside their map on a page, and therefore smaller.
-        explained: whether a mask beside the map has a legend with the strokes of its rules.
+        paired: whether thumbnails of heads are beside a large map on a page, and therefore smaller.
+        explained: whether a mask beside the map has a legend of its rules, which the map then leaves out.
         heading: text in place of the title and the lines below it; None to show title and lines.
         on_screen: whether the picture is on a page, which lists the edits elsewhere.
     """

@@ -1,4 +1,4 @@
-"""Drawing of picture files: the Vega-Lite of a figure, worker processes that draw it, and fonts embedded in SVG."""
+"""Vega-Lite of a figure, worker processes in which `png_svg_pdf.py` draws it, and fonts embedded in SVG."""
 
 import base64
 import hashlib
@@ -31,8 +31,6 @@ class ExportError(AttnvizError):
     """A picture could not be exported; the message has the reason."""
 
 
-# Vega-Lite
-
 DRAWABLE = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n\r"}
 DRAWABLE |= dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], 0xFFFD)
 """Replacements for characters that XML 1.0 forbids; vl-convert aborts its process on them."""
@@ -41,15 +39,15 @@ DRAWABLE |= dict.fromkeys([*range(0xD800, 0xE000), 0xFFFE, 0xFFFF], 0xFFFD)
 def vega_lite(figure: Any) -> dict:
     """Build the Vega-Lite of a figure with its data, and with a description for people who cannot see the picture.
 
-    Altair's validation would take two thirds of the time, so only the tests do it. A bare chart may have more rows than
-    Altair allows; Altair's global limit is changed for such a chart only, because other threads use it, too. The view
-    size of Altair's theme "default" is set here.
+    Altair's validation would take two thirds of the time, so only the tests do it. Altair's limit of rows is switched
+    off for Altair charts only, because the limit is global, and other threads use it, too.
     """
-    is_bare_chart = isinstance(figure, SimpleNamespace)
-    with alt.data_transformers.enable("default", max_rows=None) if is_bare_chart else nullcontext():
+    is_altair_chart = isinstance(figure, SimpleNamespace)  # see `formats.figure_of`
+    with alt.data_transformers.enable("default", max_rows=None) if is_altair_chart else nullcontext():
         picture = clean(figure.chart.to_dict(validate=False))
     config = picture.pop("config", {})
-    config["view"] = {"continuousWidth": 300, "continuousHeight": 300} | config.get("view", {})
+    default_size = {"continuousWidth": 300, "continuousHeight": 300}  # as in Altair's theme "default"
+    config["view"] = default_size | config.get("view", {})
     picture.setdefault("description", clean(figure.description or figure.title))
     return picture | {"config": dict(sorted(config.items()))}
 
@@ -60,7 +58,7 @@ def json_text(value: Any) -> str:
 
 
 def clean(value: Any) -> Any:
-    """Replace what JSON or XML forbids: control characters by signs, surrogates by U+FFFD, NaN and ±inf by None."""
+    """Replace, at any depth, what JSON or XML forbids: control characters, surrogates, NaN and ±inf (by None)."""
     match value:
         case str():
             return value.translate(DRAWABLE)
@@ -73,13 +71,11 @@ def clean(value: Any) -> Any:
     return value
 
 
-# Processes
-
 MOST_WORKERS = 4
-"""Largest number of pictures drawn at the same time, so that a slow picture does not block others."""
+"""Maximum number of pictures drawn at the same time: with several, a slow picture does not block others."""
 
 MOST_IDLE = 2
-"""Largest number of idle workers that are kept, 160 MB each; a new worker starts in half a second."""
+"""Maximum number of idle workers that are kept, 160 MB each; a new worker starts in half a second."""
 
 CRASHES = ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGTRAP")
 """Signals of a crash; any other signal was sent by another process."""
@@ -90,34 +86,40 @@ class Killed(Exception):
 
 
 class Workers:
-    """Pool of `worker.py` processes for any number of threads; each process does one job at a time."""
+    """Pool of worker processes that draw pictures, for any number of threads; a process does one job at a time."""
 
     def __init__(self, most: int = MOST_WORKERS):
         self._idle: list[Worker] = []
-        self._places = threading.BoundedSemaphore(most)
+        self._free = threading.BoundedSemaphore(most)
 
-    def ask(self, job: dict, deadline: float) -> bytes:
-        """Run a job within `deadline` seconds, including the time to wait for a free worker.
+    def ask(self, job: dict, limit: float, begun: float | None = None) -> bytes:
+        """Give a job (see `png_svg_pdf.py`) to a worker, and return the content of the file.
+
+        The job must be done `limit` seconds after `begun`, a `time.monotonic()`, or after now if that is None.
 
         Raises:
-            ExportError: if the job fails or is not done in time.
+            ExportError: if the job fails or is not done in time, also because no worker was free.
         """
-        until = time.monotonic() + deadline
-        timeout = f"The picture was not drawn within {deadline:.3g} s:"
-        if not self._places.acquire(timeout=max(0.0, deadline)):
-            raise ExportError(f"{timeout} other pictures were drawn first. Try again.")
+        until = (time.monotonic() if begun is None else begun) + limit
+        late = f"The picture was not drawn within {limit:.3g} s:"
+        if not self._free.acquire(timeout=max(0.0, until - time.monotonic())):
+            raise ExportError(f"{late} other pictures were drawn first. Try again.")
+        left = until - time.monotonic()
         try:
             worker = self._idle.pop()  # the worker that was used last is warm
         except IndexError:
             worker = Worker()
-        job["seconds"] = math.ceil(deadline) + 1
         try:
+            if left <= 0:
+                raise TimeoutError
+            job["seconds"] = math.ceil(left) + 1
             try:
                 answer = worker.do(job, until)
             except Killed:  # perhaps not because of the job
                 answer = worker.do(job, until)
         except TimeoutError:
-            raise ExportError(f"{timeout} choose a smaller scale, fewer tokens, or SVG.") from None
+            waited = "other pictures were drawn first. Try again." if left < limit / 2 else ""
+            raise ExportError(f"{late} {waited or 'choose a smaller scale, fewer tokens, or SVG.'}") from None
         except Killed as killed:
             raise ExportError(
                 f"The picture was not drawn: the program that draws was killed twice ({killed}), probably because "
@@ -128,14 +130,14 @@ class Workers:
                 self._idle.append(worker)
             else:
                 worker.stop()
-            self._places.release()
+            self._free.release()
         if "refused" in answer:
             raise ExportError(answer["refused"])
         return base64.b64decode(answer["file"])
 
 
 class Worker:
-    """A `worker.py` process for one thread at a time; it starts with the first job and ends when its stdin closes."""
+    """A process that runs `png_svg_pdf.py`, for one thread at a time; it starts with the first job."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
@@ -147,10 +149,10 @@ class Worker:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def do(self, job: dict, until: float) -> dict[str, str]:
-        """Send a job and read its answer; after a failure the process is ended, and the next job starts a new one.
+        """Send a job and return the answer of the process, which is killed when `time.monotonic()` is `until`.
 
         Raises:
-            TimeoutError: if the answer takes longer than `until`.
+            TimeoutError: if there is no answer in time.
             Killed: if the process was killed from outside.
             ExportError: if the process crashed.
         """
@@ -166,14 +168,14 @@ class Worker:
         except (OSError, ValueError):  # a closed pipe, or half an answer
             with suppress(subprocess.TimeoutExpired):
                 process.wait(5)  # it has closed its pipe, so it is about to end
-            code = process.poll() or 0
-            by = signal.Signals(-code).name if code < 0 else f"status {code}"
-            if time.monotonic() >= until or by == "SIGALRM":
+            code = process.poll() or 0  # negative: the number of a signal
+            end = signal.Signals(-code).name if code < 0 else f"status {code}"
+            if time.monotonic() >= until or end == "SIGALRM":
                 raise TimeoutError from None
-            if code < 0 and by not in CRASHES:
-                raise Killed(by) from None
+            if code < 0 and end not in CRASHES:
+                raise Killed(end) from None
             raise ExportError(
-                f"The picture could not be drawn: vl-convert, which draws it, crashed ({by}). A character that it "
+                f"The picture could not be drawn: vl-convert, which draws it, crashed ({end}). A character that it "
                 "cannot draw is the usual reason; HTML, JSON, CSV and NPZ do without it."
             ) from None
         finally:
@@ -182,7 +184,7 @@ class Worker:
                 self.stop()
 
     def stop(self) -> None:
-        """End the process; a forked child leaves the process of its parent alone."""
+        """Kill the process, unless this is a fork of the Python process that started it."""
         process, self._process = self._process, None
         if process and os and self._owner == os.getpid():  # `os` may be None when Python exits
             process.kill()
@@ -192,10 +194,10 @@ class Worker:
         self.stop()
 
     def _running_process(self) -> subprocess.Popen:
-        """Return the process, or start a new one; a forked child must not write to its parent's pipes."""
+        """Return the running process, or start one: the first time, after a crash, and in a fork of this program."""
         if self.pid is None or self._owner != os.getpid():
             self._process = subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name("worker.py")), str(assets.path("fonts"))],
+                [sys.executable, str(Path(__file__).with_name("png_svg_pdf.py")), str(assets.path("fonts"))],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -208,22 +210,25 @@ class Worker:
 WORKERS = Workers()
 
 
-def draw(kind: str, picture: dict, *, deadline: float = 30.0, **options: Any) -> bytes:
-    """Draw Vega-Lite as "png", "svg" or "pdf" in a worker process, with the bundled fonts; see `worker.draw`."""
+def draw(kind: str, picture: dict, *, limit: float = 30.0, begun: float | None = None, **options: Any) -> bytes:
+    """Draw Vega-Lite as "png", "svg" or "pdf" in a worker process, with the bundled fonts.
+
+    `limit` and `begun` are those of `Workers.ask`; `options` are further arguments of `png_svg_pdf.draw`.
+    """
     text = json_text(picture | {"config": {"font": theme.FONT} | picture.get("config", {})})
-    for families, name in ((theme.FONT, SANS), (theme.MONO, MONO)):
-        text = text.replace(f'ont":"{families}"', f'ont":"\'{name}\', {families}"')
-    return WORKERS.ask({"kind": kind, "picture": text, "one_sign": (JOINED, SIGN), **options}, deadline)
+    for families, bundled in ((theme.FONT, SANS), (theme.MONO, MONO)):  # in all of font, labelFont, titleFont, ...
+        text = text.replace(f'ont":"{families}"', f'ont":"\'{bundled}\', {families}"')
+    return WORKERS.ask({"kind": kind, "picture": text, "one_sign": (JOINED, SIGN), **options}, limit, begun)
 
 
 @cache
 def javascript() -> str:
     """Return Vega, Vega-Lite and Vega-Embed as one script."""
-    return WORKERS.ask({"kind": "javascript"}, deadline=60.0).decode()
+    return WORKERS.ask({"kind": "javascript"}, limit=60.0).decode()
 
 
 def warm() -> None:
-    """Start a worker in the background and draw a picture: the first takes half a second, each later one a tenth."""
+    """Start a worker in a background thread, so that the first export takes a tenth of a second, not half a second."""
 
     def draw_one() -> None:
         with suppress(ExportError):  # the next export will report the error
@@ -232,8 +237,6 @@ def warm() -> None:
 
     threading.Thread(target=draw_one, name="attnviz-export-warm", daemon=True).start()
 
-
-# Fonts
 
 SANS, MONO = "attnviz Sans", "DejaVu Sans Mono"
 FILES = {
@@ -254,36 +257,39 @@ JOINED = (
 
 
 def finished_svg(svg: bytes, title: str, description: str) -> bytes:
-    """Add a name and a description for screen readers to an SVG, and embed its fonts, reduced to the characters in it.
+    """Add title and description for screen readers to an SVG, and embed its fonts, reduced to the characters in it.
 
     With its fonts, it looks the same in every viewer. Characters missing in a font are drawn in fonts of the viewer;
     programs that ignore embedded fonts, such as Inkscape, look for installed fonts of the same name.
     """
     picture = svg.decode()
-    used: dict[tuple[str, str], set[str]] = defaultdict(set)
+    used: dict[tuple[str, str], set[str]] = defaultdict(set)  # characters, by font and weight
     texts = r"""(?s)<text\b[^>]*?font-family="'([^']+)'([^>]*)(?<!/)>(.*?)</text>"""
-    for name, rest, text in re.findall(texts, picture):
-        is_bold = "bold" in FILES.get(name, ()) and re.search('font-weight="(bold|[6-9]00)"', rest)
+    for name, attributes, text in re.findall(texts, picture):
+        is_bold = "bold" in FILES.get(name, ()) and re.search('font-weight="(bold|[6-9]00)"', attributes)
         used[name, "bold" if is_bold else "normal"].update(html.unescape(re.sub("<[^>]*>", "", text)))
     rules = ""
     for name, files in FILES.items():
-        characters = {weight: "".join(sorted(used[name, weight])) for weight in files if used[name, weight]}
-        fonts = {weight: _subset(files[weight], text) for weight, text in characters.items()}
+        fonts = {}
+        for weight, file in files.items():
+            if characters := "".join(sorted(used[name, weight])):
+                fonts[weight] = _subset(file, characters)
         family = f"attnviz-{hashlib.sha256(''.join(fonts.values()).encode()).hexdigest()[:8]}"  # unique on any page
         picture = picture.replace(f"font-family=\"'{name}'", f"font-family=\"'{family}', '{name}'")
         for weight, font in fonts.items():
             source = f"src:url(data:font/woff;base64,{font}) format('woff')"
             rules += f"@font-face{{font-family:'{family}';font-weight:{weight};{source}}}"
     label, words = html.escape(clean(title)), html.escape(clean(description), quote=False)
-    head, rest = picture.split(">", 1)
-    return f'{head} role="img" aria-label="{label}"><desc>{words}</desc><style>{rules}</style>{rest}'.encode()
+    svg_tag, content = picture.split(">", 1)
+    return f'{svg_tag} role="img" aria-label="{label}"><desc>{words}</desc><style>{rules}</style>{content}'.encode()
 
 
 def lacking(text: str) -> list[str]:
     """Return the characters and joined emoji of a text that no bundled font can draw."""
-    parts = [match[0] for match in re.finditer(f"{JOINED}|[^\u200d\ufe0e\ufe0f\\s]", text)]
+    invisible = "\u200d\ufe0e\ufe0f\\s"  # joiner, variation selectors, white space
+    signs = [match[0] for match in re.finditer(f"{JOINED}|[^{invisible}]", text)]
     drawable = _characters(FILES[MONO]["normal"]) | _characters(FILES[SANS]["normal"])
-    return [*dict.fromkeys(part for part in parts if len(part) > 1 or ord(part) not in drawable)]
+    return [*dict.fromkeys(sign for sign in signs if len(sign) > 1 or ord(sign) not in drawable)]
 
 
 @lru_cache
@@ -303,10 +309,11 @@ def _subset(file: str, characters: str) -> str:
     options = subset.Options(
         layout_features=["mark", "mkmk", "ccmp"], hinting=False, notdef_outline=True, flavor="woff"
     )
-    options.name_IDs = [0, 13, 14]
+    options.name_IDs = [0, 13, 14]  # copyright, license, and its address
     options.drop_tables += ["FFTM"]  # only for font editors
-    font, maker, content = subset.load_font(assets.path(f"fonts/{file}"), options), subset.Subsetter(options), BytesIO()
-    maker.populate(text=characters)
-    maker.subset(font)
+    font, content = subset.load_font(assets.path(f"fonts/{file}"), options), BytesIO()
+    subsetter = subset.Subsetter(options)
+    subsetter.populate(text=characters)
+    subsetter.subset(font)
     subset.save_font(font, content, options)
     return base64.b64encode(content.getvalue()).decode()

@@ -38,9 +38,7 @@ MOST_WEIGHTS = 80_000_000
 """Maximum number of weights of a page: as 8-bit levels about 80 MB, which a browser can still open."""
 
 MOST_BYTES = 40_000_000  # maximum size of the weights of a live page
-
-MOST_RULES = 254
-"""Largest number of combinations of rules, as each cell has one byte for its combination."""
+MOST_RULES = 254  # maximum number of combinations of rules, as each cell has one byte for its combination
 
 TEMPLATE, STYLE, SCRIPT = (
     Path(__file__).with_name(f"explore.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js")
@@ -72,30 +70,30 @@ def explore(
     """
     if not 0 <= sentence < len(record.sentences):
         raise InputError(f"There is no sentence {sentence}; there are {len(record.sentences)}, counted from 0.")
-    linear = [str(step.site) for step in record.steps if step.mixing == "linear"]
-    left_out = f"not on this page: {', '.join(linear)} (linear attention, whose weights may be negative)"
     steps = [step for step in record.steps if step.mixing == "softmax"]
+    linear = ", ".join(str(step.site) for step in record.steps if step.mixing == "linear")
+    left_out = f"not on this page: {linear} (linear attention, whose weights may be negative)" if linear else ""
     if not steps:
-        raise InputError(f"'{record.source}' has no attention to show{f'; {left_out}' if linear else ''}.")
+        raise InputError(f"'{record.source}' has no attention to show{left_out and f'; {left_out}'}.")
     count = sum(step.num_heads * step.shape[2] * step.shape[3] for step in steps)
     if count > MOST_WEIGHTS:
         limit = f"a page holds {MOST_WEIGHTS:,} at most"
         raise InputError(f"All heads together have {count:,} weights; {limit}: shorten the text.")
-    first = [step.site for step in steps].index(record.step(site).site) if site and str(site) not in linear else 0
-    if not 0 <= head < steps[first].num_heads:
-        raise InputError(f"There is no {steps[first].site.head(head)}; there are {steps[first].num_heads}.")
+    first = record.step(site) if site and record.step(site).mixing == "softmax" else steps[0]
+    if not 0 <= head < first.num_heads:
+        raise InputError(f"There is no {first.site.head(head)}; there are {first.num_heads}.")
     texts: list[list[list[Any]]] = []
     grids: dict[bytes, int] = {}
-    sites, weights = zip(*(_site(record, step, sentence, texts, grids) for step in steps), strict=True)
-    bits, blocks = 16, [deflated(planes(whole)) for whole in weights]
+    sites, levels_by_site = zip(*(_site(record, step, sentence, texts, grids) for step in steps), strict=True)
+    bits, blocks = 16, [deflated(planes(fine)) for fine in levels_by_site]
     if sum(map(len, blocks)) > LARGE:
         coarse = levels(np.append(np.arange(2**16 - 1) / (2**16 - 2), np.nan), bits=8)  # 8-bit level by 16-bit level
-        bits, blocks = 8, [deflated(planes(coarse[whole])) for whole in weights]
+        bits, blocks = 8, [deflated(planes(coarse[fine])) for fine in levels_by_site]
     notes = [
         theme.CAUTIONS.get(record.provenance, ""),
         f"kept as {record.precision}" if record.precision else "",
         record.unseen,
-        left_out if linear else "",
+        left_out,
         *record.findings,
         views.READ_ONLY if record.read_only else "",
     ]
@@ -107,7 +105,7 @@ def explore(
         "texts": texts,
         "sites": sites,
         "grids": [deflated(grid) for grid in grids],
-        "opens": [first, head],
+        "opens": [[step.site for step in steps].index(first.site), head],
         "predicted": _predictions(record, before, sentence),
     }
     return written(
@@ -123,7 +121,7 @@ def written(
     Args:
         data: content of the page, see `explore`.
         blocks: HTML elements that contain weights.
-        scripts: scripts that run before explore.js.
+        scripts, style: JavaScript that runs before explore.js, and CSS after explore.css.
         parts: HTML above the pictures (ask), beside the large picture (side), and below it (more).
     """
     drawing = {
@@ -149,22 +147,20 @@ def written(
 
 
 def _colors(colors: theme.Theme) -> str:
+    """Write the colors and fonts of a theme as CSS variables."""
     named = "".join(f"--{name}: {value}; " for name, value in asdict(colors).items() if isinstance(value, str))
     return f":root {{ {named}--font: {theme.FONT}; --mono: {theme.MONO}; }}"
-
-
-# Weights
 
 
 def _site(
     record: Record, step: Step, sentence: int, texts: list[list[list[Any]]], grids: dict[bytes, int]
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Describe a site for the page's script, and return its weights as integers; see `levels`.
+    """Return a description of an attention call for explore.js, and its weights (H, Q, K) as integers, see `levels`.
 
     Args:
-        texts: texts of rows and columns, to which the texts of this site are added. A token is a list of its label,
-            whether it is special, and whether it continues a word.
-        grids: index of each grid of blocking rules, to which the grids of this site are added.
+        texts: token lists of all calls, to which new lists are added. A token is a list of its label, whether it is
+            special, and whether it continues a word.
+        grids: index of each grid (Q, K) of blocking rules, as bytes, to which new grids are added.
     """
     view = views.see(record, step.site, sentence=sentence)
     cells_by_head = analysis.cells_of(step, range(step.num_heads), sentence=sentence, scores=False)
@@ -180,9 +176,12 @@ def _site(
         if cells.reasons:
             grid = np.minimum(cells.blocked, MOST_RULES + 1).astype(np.uint8).tobytes()
             facts["grid"] = grids.setdefault(grid, len(grids))
-        if (empty := np.flatnonzero((cells.states == analysis.EMPTY).all(1))).size and cells.weights.shape[1]:
-            facts["empty"] = empty.tolist()
-        heads.append(facts | ({"off": True} if head in step.heads_off else {}))
+        masked_rows = np.flatnonzero((cells.states == analysis.EMPTY).all(1)).tolist()
+        if masked_rows and cells.weights.shape[1]:
+            facts["empty"] = masked_rows
+        if head in step.heads_off:
+            facts["off"] = True
+        heads.append(facts)
     sides = []
     for tokens in record.tokens(step.site, sentence=sentence):
         text = [[visible_text(token.text), int(token.special), int(token.joined)] for token in tokens]
@@ -207,18 +206,18 @@ def _site(
 
 
 def levels(shares: np.ndarray, bits: int = 16) -> np.ndarray:
-    """Quantize weights, as shares of the largest weight, to integers; the largest integer is NaN, the next one is 1.0.
+    """Quantize weights, as shares of the largest weight, to integers: 1.0 becomes 2**bits - 2, and NaN 2**bits - 1.
 
     The error is at most 0.000008; with 8 bits, square roots are quantized with an error of at most 0.004.
     """
     shares = np.clip(shares, 0, 1)
-    whole = np.rint((shares if bits == 16 else np.sqrt(shares)) * (2**bits - 2))
-    return np.where(np.isnan(whole), 2**bits - 1, whole).astype(f"<u{bits // 8}")
+    scaled = np.rint((shares if bits == 16 else np.sqrt(shares)) * (2**bits - 2))
+    return np.where(np.isnan(scaled), 2**bits - 1, scaled).astype(f"<u{bits // 8}")  # low bytes first
 
 
-def planes(whole: np.ndarray) -> bytes:
+def planes(integers: np.ndarray) -> bytes:
     """Return the low bytes of all integers, then the high bytes; deflate compresses this order better."""
-    flat = np.ascontiguousarray(whole).reshape(-1)
+    flat = np.ascontiguousarray(integers).reshape(-1)
     return flat.view(np.uint8).reshape(-1, flat.itemsize).T.tobytes()
 
 
@@ -228,11 +227,11 @@ def deflated(content: bytes) -> str:
     return base64.b64encode(compressor.compress(content) + compressor.flush()).decode()
 
 
-# Predictions
-
-
 def _predictions(record: Record, before: Record | None, sentence: int) -> dict[str, Any]:
-    """Collect the predictions of both runs: words after each position, written text, and labels."""
+    """Collect the predictions of both runs for explore.js: labels, generated text, and words at each position.
+
+    A word or label is a list of its text, its probability (or number), and the same number in the run `before`.
+    """
     facts: dict[str, Any] = {}
     if record.labels is not None:
         for label in analysis.labels(record, before=before, sentence=sentence):
@@ -245,20 +244,18 @@ def _predictions(record: Record, before: Record | None, sentence: int) -> dict[s
     if prediction.written:
         runs = [run for run in (record, before) if run and run.prediction and run.prediction.written]
         facts["written"] = [visible_text(run.prediction.written[sentence], 2000).replace("␣", " ") for run in runs]
-    fills = prediction.blanks is not None
-    facts["where"] = "in place of" if fills else "after"
-    if prediction.classes:
-        facts["where"] = "of"
-    facts["what"], facts["words"] = sentences.PREDICTED[facts["where"]], {}
-    for position in prediction.blanks[sentence] if fills else range(record.read[sentence].length):
+    positions, where = range(record.read[sentence].length), "after"
+    if prediction.blanks is not None:
+        positions, where = prediction.blanks[sentence], "in place of"
+    where = "of" if prediction.classes else where
+    facts.update({"where": where, "what": sentences.PREDICTED[where], "words": {}})
+    for position in positions:
         words = analysis.next_words(record, position, before=before, sentence=sentence)
         token = visible_text(analysis.token_at(record, position, sentence=sentence))
         rows = [[visible_text(next_word.word), next_word.probability, next_word.before] for next_word in words]
         facts["words"][position] = {"token": token, "words": rows}
     return facts
 
-
-# A live page
 
 FILES = ("text.js", "model.js", "record.js", "live.js")
 NOT_HERE = ("padding", "random", "media")
@@ -271,7 +268,7 @@ def live_page(
     text: str,
     *,
     writes: Sequence[str] = (),
-    name: str = "model",
+    name="model",
     about: Sequence[str] = (),
 ) -> Page:
     """Write a page that runs a model of `attnviz.models` in the browser.
@@ -306,14 +303,15 @@ def live_page(
 
 
 def _live_file(name: str) -> str:
+    """Read a file of the folder `live`: JavaScript, HTML or CSS of live pages."""
     return (Path(__file__).with_name("live") / name).read_text("utf-8")
 
 
 def _vocabulary_sizes(weights: bytes) -> tuple[int, int]:
-    """Read the sizes of the input and of the output vocabulary from a file of weights."""
+    """Read the sizes of the input and of the output vocabulary from a safetensors file of `trained.write`."""
     try:
-        size = int.from_bytes(weights[:8], "little")
-        header = json.loads(weights[8 : 8 + size])
+        header_size = int.from_bytes(weights[:8], "little")
+        header = json.loads(weights[8 : 8 + header_size])
         sizes = json.loads(header.pop("__metadata__")["config"])
         formats = {tensor["dtype"] for tensor in header.values()}
         counts = int(sizes["vocabulary"]), int(sizes["written"])

@@ -27,8 +27,7 @@ from attnviz.export.page import page
 POINTS_PER_INCH = 72
 """Points per inch, and pixels per inch of a PNG at scale 1: a pixel of a chart is a point in PDF."""
 
-TWO_COLUMNS = 6.9
-"""Width in inches of two columns of a paper with the space between."""
+TWO_COLUMNS = 6.9  # width in inches of two columns of a paper with the space between
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Preset:
     """Size of a picture for one use.
 
     Attributes:
-        inches: maximum widths; the second is used if text would become too small with the first.
+        inches: maximum width, and maximum width to use instead if text would become too small with the first.
         high: maximum height in inches.
         points: size of the text, and smallest size to which the text may be shrunk.
         ppi: pixels per inch of a PNG by default.
@@ -60,10 +59,11 @@ PRESETS = {
 
 
 class SizedFigure:
-    """Figure in the size of a preset, for export; its drawing must end before `time.monotonic()` reaches `until`."""
+    """Figure in the size of a preset, or in its own size (None), to be drawn within `limit` seconds from now on."""
 
-    def __init__(self, figure: Any, preset: Preset | None, until: float):
-        self.figure, self.preset, self.until = figure_of(figure), preset, until
+    def __init__(self, figure: Any, preset: Preset | None, limit: float):
+        self.figure, self.preset = figure_of(figure), preset
+        self.limit, self.begun = limit, time.monotonic()
         self.scale = preset.points[0] / TEXT_SIZE if preset else 1.0  # points per pixel of the screen
         self.padding = 2 if preset and preset.in_text else 10
         if preset and isinstance(figure, Style):
@@ -76,32 +76,31 @@ class SizedFigure:
 
     @cached_property
     def vega_lite(self) -> dict:
-        """Vega-Lite of the figure."""
+        """Vega-Lite of the figure, with the margin of the preset."""
         chart = vega_lite(self.figure)
         return chart | {"config": chart["config"] | {"padding": self.padding}} if self.preset else chart
 
     def draw(self, kind: str, **options: Any) -> bytes:
-        """Draw the picture with vl-convert."""
-        if use := self.preset:
-            sizes = (size * POINTS_PER_INCH for size in (*use.inches, use.high))
-            options["fits"] = (self.scale, *sizes, use.points[1] / use.points[0])
-        return draw(kind, self.vega_lite, deadline=self.until - time.monotonic(), **options)
+        """Draw the picture as "png", "svg" or "pdf"; `options` are arguments of `export.draw.draw`."""
+        if preset := self.preset:
+            sizes = (inches * POINTS_PER_INCH for inches in (*preset.inches, preset.high))
+            options["fits"] = (self.scale, *sizes, preset.points[1] / preset.points[0])
+        return draw(kind, self.vega_lite, limit=self.limit, begun=self.begun, **options)
 
     def density(self, scale: int = 1, ppi: int | None = None) -> int:
-        """Return the pixels per inch of a PNG."""
-        return ppi or (self.preset.ppi if self.preset and scale == 1 else POINTS_PER_INCH * scale)
+        """Return the pixels per inch of a PNG: `ppi`, those of the preset if `scale` is 1, or 72 times `scale`."""
+        if ppi is not None:
+            return ppi
+        return self.preset.ppi if self.preset and scale == 1 else POINTS_PER_INCH * scale
 
 
 def figure_of(figure: Any) -> Any:
-    """Return the figure, or wrap an Altair chart in a figure without numbers or description."""
+    """Return the figure itself, or an Altair chart with the attributes of a figure, without numbers or description."""
     if hasattr(figure, "to_dict"):
         return SimpleNamespace(name="figure", title="Figure", description="", chart=figure, table=None, arrays=None)
     if not hasattr(figure, "title"):
         raise InputError(f"A {type(figure).__name__} is not a figure: give a Figure or an Altair chart.")
     return figure
-
-
-# Formats
 
 
 @dataclass(frozen=True)
@@ -135,15 +134,14 @@ FORMATS = {
 LARGER = (({"scale": 2}, "a picture for sharp screens"), ({"ppi": 300}, "a picture for print, 300 dots per inch"))
 """Options and labels of the additional sizes of a PNG in a ZIP."""
 
-NAMES = (*FORMATS, "zip")
-"""Extensions of all formats."""
+NAMES = (*FORMATS, "zip")  # extensions of all formats
 
 
 def written(picture: SizedFigure, format: str, scale: int = 1, ppi: int | None = None) -> bytes:
-    """Return the content of a figure's file in a format."""
-    figure = picture.figure
-    if (part := FORMATS[format].numbers) and getattr(figure, part) is None:
-        raise InputError(f"A bare chart has no {part} to save as numbers: give a Figure.")
+    """Return the content of the file of a figure in a format; `scale` and `ppi` are for PNG, see `render`."""
+    figure, numbers_name = picture.figure, FORMATS[format].numbers
+    if numbers_name and getattr(figure, numbers_name) is None:
+        raise InputError(f"An Altair chart has no {numbers_name} to save as numbers: give a Figure.")
     match format:
         case "png":
             return picture.draw("png", ppi=picture.density(scale, ppi))
@@ -174,7 +172,7 @@ def render(
     The same figure gives the same bytes, except as PDF (and therefore ZIP), because vl-convert numbers fonts randomly.
 
     Args:
-        figure: `Figure`, bare Altair chart (not for formats of numbers), or, for "zip", sequence of figures.
+        figure: `Figure`, Altair chart (not for formats of numbers), or, for "zip", sequence of figures.
         format: extension, one of `NAMES`.
         preset: size for a paper, a slide or a web page, one of `PRESETS`; None for the size on the screen.
         scale: factor of the resolution of a PNG: 1, 2 or 4; the printed size does not change. With 1, a preset uses its
@@ -195,35 +193,35 @@ def render(
     if preset is not None and preset not in PRESETS:
         raise InputError(f"There is no preset {preset!r}. There are: {', '.join(PRESETS)}.")
     several = figure if format == "zip" and isinstance(figure, Sequence) else [figure]
-    pictures = [SizedFigure(item, PRESETS.get(preset), time.monotonic() + deadline) for item in several]
+    pictures = [SizedFigure(item, PRESETS.get(preset), deadline) for item in several]
     return _archive(pictures, FORMATS) if format == "zip" else written(pictures[0], format, scale, ppi)
 
 
 def filename(figure: Any, format: str, *, preset: str | None = None, scale: int = 1, ppi: int | None = None) -> str:
     """Return the file name: the name of the figure, with an ending such as "-paper", "@2x" or "-300dpi" if needed."""
-    use = f"-{preset}" if preset and (format == "zip" or not FORMATS[format].numbers) else ""
-    size = f"-{ppi}dpi" if ppi else f"@{scale}x"
-    is_sized = format == "png" and (ppi or scale != 1)
-    return f"{file_stem(figure_of(figure).name)}{use}{size if is_sized else ''}.{format}"
+    ending = f"-{preset}" if preset and (format == "zip" or not FORMATS[format].numbers) else ""
+    if format == "png" and ppi:
+        ending += f"-{ppi}dpi"
+    elif format == "png" and scale != 1:
+        ending += f"@{scale}x"
+    return f"{file_stem(figure_of(figure).name)}{ending}.{format}"
 
 
 def notes(figure: Any, preset: str | None = None) -> list[str]:
     """Return warnings about a file: characters that no bundled font has, and a picture that is two columns wide."""
-    notes, use = [], PRESETS.get(preset)
+    warnings, size = [], PRESETS.get(preset)
     if missing := lacking(getattr(figure, "caption", "")):
-        listed = ", ".join(missing[:8]) + ("" if len(missing) <= 8 else ", …")
+        listed = ", ".join([*missing[:8], *(["…"] if len(missing) > 8 else [])])
         why = "another font of this computer draws them, or a box is drawn"
-        notes.append(f"attnviz has no font for {listed}: {why}.")
-    if use and use.inches[1] == TWO_COLUMNS:
-        svg = SizedFigure(figure, use, time.monotonic() + 30).draw("svg").decode()
+        warnings.append(f"attnviz has no font for {listed}: {why}.")
+    if size and size.inches[1] == TWO_COLUMNS:
+        svg = SizedFigure(figure, size, limit=30).draw("svg").decode()
         inches = float(re.search(r'width="([\d.]+)pt"', svg)[1]) / POINTS_PER_INCH
-        if inches > use.inches[0] + 0.01:
-            narrow = f"in one column ({use.inches[0]} in) its text would be smaller than {use.points[1]} pt"
-            notes.append(f"The picture takes two columns ({inches:.1f} in): {narrow}.")
-    return notes
+        if inches > size.inches[0] + 0.01:
+            why = f"in one column ({size.inches[0]} in) its text would be smaller than {size.points[1]} pt"
+            warnings.append(f"The picture takes two columns ({inches:.1f} in): {why}.")
+    return warnings
 
-
-# Archives
 
 MOST_ROWS = 1_000_000
 """Maximum number of rows of all tables, which take a second; for larger tables, the README refers to the saved run."""
@@ -251,25 +249,25 @@ def everything(
     """Return a ZIP archive of a run: the run as a file, an explorer page, and pictures with their numbers.
 
     Args:
-        displayed: figures of the current page, which come first; then all heads of each layer.
+        displayed: figures of the current page, which come first; then all heads of each attention call.
         before: run without changes.
         settings: settings to save, see `attnviz.save`.
         site, head: head that the explorer page shows first.
         deadline: maximum number of seconds for drawing; later pictures are left out, and the README says so.
     """
-    until, rows = time.monotonic() + deadline, 0
+    total_rows = 0
 
     def written_within(picture: SizedFigure, format: str) -> bytes:
-        """Write a file of a figure, unless all tables together would have too many rows."""
-        nonlocal rows
-        count = len(picture.figure.table) if format == "csv" else 0
-        if rows + count > MOST_ROWS:
-            raise ExportError(f"It would have {count:,} rows; the same numbers are in {CASE}.")
-        rows += count
+        """Write a file of a figure, unless all tables so far and this one have more than MOST_ROWS rows together."""
+        nonlocal total_rows
+        rows = len(picture.figure.table) if format == "csv" else 0
+        if total_rows + rows > MOST_ROWS:
+            raise ExportError(f"It would have {rows:,} rows; the same numbers are in {CASE}.")
+        total_rows += rows
         return written(picture, format)
 
-    layers = (figures.heads(record, place, sentence=sentence, dark=dark) for place in record.sites)
-    pictures = {figure.title: SizedFigure(figure, None, until) for figure in (*displayed, *layers)}
+    all_heads = (figures.heads(record, call, sentence=sentence, dark=dark) for call in record.sites)
+    pictures = {figure.title: SizedFigure(figure, None, deadline) for figure in (*displayed, *all_heads)}
     other_files = (
         (CASE, IN_CASE, lambda: files.saved(record, settings=settings)),
         (PAGE, IN_PAGE, lambda: explore(record, before=before, sentence=sentence, site=site, head=head).encode()),
@@ -285,8 +283,8 @@ def _archive(
 ) -> bytes:
     """Build a ZIP archive with a README that describes each file; the same files always give the same archive.
 
-    If there are several figures, each has a folder of its own or, if there are `other_files`, a number before its file
-    names. A file that fails is left out, and the README has the reason.
+    With several figures, each has a folder such as "01-head-2/" or, if there are `other_files`, only the number "01-"
+    before its file names. A file that fails is left out, and the README has the reason.
 
     Args:
         write: function from a figure and a format to the content of a file.
@@ -297,6 +295,7 @@ def _archive(
     lines = ["Made by attnviz: attention as pictures and numbers.", ""]
 
     def add(name: str, note: str, make: Callable[[], bytes]) -> None:
+        """Add the file that `make` returns, with a note in the README, or only the reason why it failed."""
         try:
             contents[name] = make()
         except AttnvizError as error:
@@ -307,18 +306,20 @@ def _archive(
     for file in other_files:
         add(*file)
     for number, picture in enumerate(pictures, 1):
-        directory = "" if other_files else f"{file_stem(picture.figure.name)}/"
+        figure = picture.figure
+        directory = "" if other_files else f"{file_stem(figure.name)}/"
         folder = f"{number:02d}-{directory}" if len(pictures) > 1 else ""
-        lines += ["", clean(picture.figure.title), clean(picture.figure.description), ""]
+        lines += ["", clean(figure.title), clean(figure.description), ""]
         for format in formats:
-            part = FORMATS[format].numbers
-            if part and vars(picture.figure).get(part, "not made yet") is None:
-                continue
-            sizes: dict[int, tuple[dict, str]] = {}
-            for size, words in [({}, FORMATS[format].label), *(LARGER if format == "png" else ())]:
-                sizes.setdefault(picture.density(**size), (size, words))
-            for size, words in sizes.values():
-                add(folder + filename(picture.figure, format, **size), words, partial(write, picture, format, **size))
+            numbers_name = FORMATS[format].numbers
+            if isinstance(figure, SimpleNamespace) and numbers_name and getattr(figure, numbers_name) is None:
+                continue  # an Altair chart has no numbers
+            sizes = [({}, FORMATS[format].label), *(LARGER if format == "png" else ())]
+            by_density: dict[int, tuple[dict, str]] = {}  # files with the same pixels per inch are written once
+            for size, label in sizes:
+                by_density.setdefault(picture.density(**size), (size, label))
+            for size, label in by_density.values():
+                add(folder + filename(figure, format, **size), label, partial(write, picture, format, **size))
     if not contents:
         raise problems[-1] if problems else AttnvizError("There is no figure to pack.")
     file = io.BytesIO()

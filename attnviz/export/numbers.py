@@ -18,7 +18,6 @@ FORMULA = frozenset("=+-@\N{MINUS SIGN}")
 
 BLANK = ("Zs", "Zl", "Zp", "Cf", "Cc")  # categories of invisible characters
 BREAKS = ("\t", "\r", "\n")
-
 TEXT = pa.large_string()  # all cells together may exceed 2 GB
 
 
@@ -28,20 +27,23 @@ def csv(table: pd.DataFrame) -> bytes:
     The file is UTF-8 with a byte order mark, which Excel needs to detect the encoding, and pandas and R skip. Lines end
     with CR LF (RFC 4180). A text that a spreadsheet could run as a formula gets the prefix '.
     """
-    comma, end, empty, quotes = (pa.scalar(text, TEXT) for text in (",", "\r\n", "", '""'))
+    comma, line_end, empty, quotes = (pa.scalar(text, TEXT) for text in (",", "\r\n", "", '""'))
     columns = [_cells(table[name]) for name in table]
     if len(columns) == 1:  # write an empty cell as "", because readers skip an empty line
         columns = [pc.if_else(pc.equal(columns[0], empty), quotes, columns[0])]
-    head = ",".join(_quote_cell(str(name)) for name in table)
-    lines = [pa.array([head], TEXT), pc.binary_join_element_wise(*columns, comma), pa.array([""], TEXT)]
-    whole = pa.LargeListArray.from_arrays([0, len(table) + 2], pa.concat_arrays(lines))
-    return codecs.BOM_UTF8 + pc.binary_join(whole, end)[0].as_buffer()
+    header = pa.array([",".join(_quote_cell(str(name)) for name in table)], TEXT)
+    rows, last_line = pc.binary_join_element_wise(*columns, comma), pa.array([""], TEXT)
+    lines = pa.concat_arrays([header, rows, last_line])
+    one_list = pa.LargeListArray.from_arrays([0, len(lines)], lines)  # `binary_join` joins the texts of each list
+    return codecs.BOM_UTF8 + pc.binary_join(one_list, line_end)[0].as_buffer()
 
 
 def npz(arrays: Mapping[str, np.ndarray], about: str) -> bytes:
-    """Write arrays and a description, `about`, as NPZ that `np.load` reads without pickle."""
+    """Write arrays as NPZ that `np.load` reads without pickle; the array "about" is this text, with all shapes."""
     plain = {name: np.asarray(array) for name, array in arrays.items()}
-    plain = {name: array if array.dtype.kind in "biufcU" else array.astype(np.str_) for name, array in plain.items()}
+    for name, array in plain.items():
+        if array.dtype.kind not in "biufcU":  # neither booleans nor numbers nor text
+            plain[name] = array.astype(np.str_)
     shapes = [f"{name}: {array.dtype} {array.shape}" for name, array in plain.items()]
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **plain, about=np.array("\n".join([clean(about), "", *shapes])))
@@ -49,7 +51,7 @@ def npz(arrays: Mapping[str, np.ndarray], about: str) -> bytes:
 
 
 def as_text(value: Any) -> str:
-    """Format a cell: numbers as exactly as in CSV, infinities as in pictures."""
+    """Format a cell for a page: numbers without rounding, infinity as "∞" or "−∞", and NaN as an empty text."""
     if pd.isna(value):
         return ""
     if isinstance(value, float | np.floating) and np.isinf(value):
@@ -57,15 +59,9 @@ def as_text(value: Any) -> str:
     return clean(str(value))
 
 
-def is_formula(text: str) -> bool:
-    """Whether a spreadsheet could run a text as a formula, or split its cell."""
-    first = next((char for char in text if unicodedata.category(char) not in BLANK and not char.isspace()), "")
-    return text.startswith(BREAKS) or unicodedata.normalize("NFKC", first) in FORMULA
-
-
 def _cells(column: pd.Series) -> pa.LargeStringArray:
-    """Convert a column to the cells of a CSV file."""
-    if column.dtype.kind in "iuf":
+    """Convert a column to the texts of its cells in a CSV file."""
+    if column.dtype.kind in "iuf":  # whole numbers and floats
         return pc.fill_null(pc.cast(pa.array(column, from_pandas=True), TEXT), "")
     if pd.api.types.infer_dtype(column) not in ("string", "boolean"):
         return pa.array([_cell(value) for value in column], TEXT)
@@ -74,12 +70,16 @@ def _cells(column: pd.Series) -> pa.LargeStringArray:
 
 
 def _cell(value: Any) -> str:
-    """Write a value that is not a number as a cell of a CSV file."""
+    """Convert a value that is not a number to the text of its cell in a CSV file; see `csv` for the prefix '."""
     if pd.isna(value):
         return ""
     text = clean(str(value))
-    return _quote_cell(f"'{text}" if isinstance(value, str) and is_formula(text) else text)
+    visible = (character for character in text if unicodedata.category(character) not in BLANK)
+    first = next((character for character in visible if not character.isspace()), "")
+    is_formula = text.startswith(BREAKS) or unicodedata.normalize("NFKC", first) in FORMULA
+    return _quote_cell(f"'{text}" if isinstance(value, str) and is_formula else text)
 
 
 def _quote_cell(text: str) -> str:
+    """Put a text in quotes if it contains a comma, a quote or a line break (RFC 4180)."""
     return '"' + text.replace('"', '""') + '"' if any(mark in text for mark in ',"\r\n') else text

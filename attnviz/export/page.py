@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from attnviz.charts.theme import LIGHT
+from attnviz.core.amounts import counted
 from attnviz.export.draw import clean, javascript, json_text
 from attnviz.export.numbers import as_text
 
@@ -36,20 +37,20 @@ LICENSES = Path(__file__).with_name("licenses.txt").read_text(encoding="utf-8")
 
 
 def page(figure: Any, picture: dict) -> bytes:
-    """Write the page of a figure; `picture` is its Vega-Lite."""
+    """Write a figure as an HTML page with its picture, its table and its description; `picture` is its Vega-Lite."""
     library = javascript().replace("</script", "<\\/script").replace("<!--", "<\\!--")
     background = picture.get("background") or picture.get("config", {}).get("background", "")
     if not re.fullmatch("#[0-9a-fA-F]{6}", background):
         background = LIGHT.background
-    is_dark = sum(bytes.fromhex(background[1:])) < 3 * 128
-    many = sum(map(len, picture.get("datasets", {}).values())) > MOST_SHAPES
+    is_dark = sum(bytes.fromhex(background[1:])) < 3 * 128  # red + green + blue below their middle
+    has_many_shapes = sum(map(len, picture.get("datasets", {}).values())) > MOST_SHAPES
     return TEMPLATE.substitute(
         policy=policy(library, START),
         title=escaped(figure.title),
         description=escaped(figure.description),
         scheme="dark" if is_dark else "light",
         ground=background,
-        renderer="canvas" if many else "svg",
+        renderer="canvas" if has_many_shapes else "svg",
         numbers="" if figure.table is None else _numbers(figure.table),
         data=inert(json_text(picture)),
         licenses=f"\n{LICENSES}",
@@ -59,7 +60,7 @@ def page(figure: Any, picture: dict) -> bytes:
 
 
 def policy(*scripts: str, styles: str = "'unsafe-inline'") -> str:
-    """Build a content security policy that allows only these scripts and no network."""
+    """Build a content security policy that allows only these scripts (their code) and no network."""
     return (
         f"default-src 'none'; script-src {' '.join(map(digest, scripts))}; style-src {styles}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -67,7 +68,7 @@ def policy(*scripts: str, styles: str = "'unsafe-inline'") -> str:
 
 
 def digest(content: str) -> str:
-    """Return the hash of a script or a style, with which a policy allows it."""
+    """Return the hash by which a content security policy allows a script or a style, given its code."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
@@ -79,23 +80,26 @@ def inert(text: str) -> str:
 
 
 def escaped(value: str) -> str:
+    """Escape a text for HTML, without characters that HTML forbids."""
     return html.escape(clean(value))
 
 
 def _numbers(table: pd.DataFrame) -> str:
-    """Write the table of a page in a collapsed element: the first MOST_ROWS rows, and a note if there are more."""
-    kinds = [' class="number"' if pd.api.types.is_numeric_dtype(table[name].dtype) else "" for name in table]
+    """Write a table as HTML, in a collapsed element: the first MOST_ROWS rows, and a note if there are more."""
+    classes = [' class="number"' if pd.api.types.is_numeric_dtype(table[name].dtype) else "" for name in table]
 
     def row(tag: str, values: Any) -> str:
-        cells = zip(kinds, map(as_text, values), strict=True)
-        return f"<tr>{''.join(f'<{tag}{kind}>{html.escape(text)}</{tag}>' for kind, text in cells)}</tr>\n"
+        """Write a row of cells with a tag: "th" for column names, or "td"."""
+        pairs = zip(classes, values, strict=True)
+        cells = [f"<{tag}{css_class}>{html.escape(as_text(value))}</{tag}>" for css_class, value in pairs]
+        return f"<tr>{''.join(cells)}</tr>\n"
 
     rows = zip(*(table[name].head(MOST_ROWS).to_numpy() for name in table), strict=True)
-    note = table.attrs.get("note", "")
-    left_out = f"<p>The first {MOST_ROWS:,} of {len(table):,} rows; the CSV file has all.</p>\n"
+    notes = f"<p>{escaped(table.attrs['note'])}</p>" if table.attrs.get("note") else ""
+    if len(table) > MOST_ROWS:
+        notes += f"<p>The first {MOST_ROWS:,} of {len(table):,} rows; the CSV file has all.</p>\n"
     return (
-        f"<details>\n<summary>Numbers ({len(table):,} {'row' if len(table) == 1 else 'rows'})</summary>\n"
-        f"{note and f'<p>{escaped(note)}</p>'}{left_out if len(table) > MOST_ROWS else ''}"
+        f"<details>\n<summary>Numbers ({counted(len(table), 'row')})</summary>\n{notes}"
         '<div class="numbers" role="region" aria-label="Numbers" tabindex="0">\n<table>\n'
         f"<thead>{row('th', table)}</thead>\n<tbody>\n{''.join(row('td', values) for values in rows)}</tbody>\n"
         "</table>\n</div>\n</details>"

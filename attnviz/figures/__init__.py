@@ -56,7 +56,6 @@ FORMS = {
     "distance": HeadForm(distance, selects=None, is_on_page=False),
 }
 """Forms in which a head can be shown, by their names on the page Heads and in the shell."""
-
 __all__ = [
     name
     for name, value in globals().items()

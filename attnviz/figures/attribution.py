@@ -29,7 +29,6 @@ MAP, MOST_BARS = 440, 40
 """Side in pixels of a map beside bars, and the maximum number of tokens with a bar; the table has all tokens."""
 ROW, WIDE_ROW, SHORT, LONG = 150, 480, 180, 260
 """Length of the longest bar in pixels: rollout in a file and on a page; relevance; integrated gradients in a file."""
-
 ROLLOUT = "rollout: ½ the attention of a layer (mean of its heads) and ½ the residual, multiplied through the layers"
 CUT, SIGNED = "max(gradient × weight, 0)", "gradient × weight"
 NOTHING = "according to the gradient, no weight of this head raises the logit"
@@ -63,20 +62,21 @@ class Traced:
 
     def facts(self, what: str, subject: str, shares: np.ndarray, **facts: Any) -> FigureFacts:
         """Build the facts of a figure of `shares`, with lines on the attention that the rollout does not include."""
-        rows, note = self.mixed.left_out, self.mixed.note.rstrip(".") if self.mixed.note else ""
-        where, end = f"{self.mixed.kind} after layer {self.layer}", edited(self.record.edits)
+        num_rows, kind = self.mixed.left_out, self.mixed.kind
+        layer, end = f"{kind} after layer {self.layer}", edited(self.record.edits)
+        left_out = f"{num_rows} rows had no weights and pass through unchanged" if num_rows else ""
         return FigureFacts(
-            what=f"{what} · {self.mixed.kind}, after layer {self.layer}",
-            name=file_stem(self.record.source, where, subject, " ".join(self.texts), end=end),
+            what=f"{what} · {kind}, after layer {self.layer}",
+            name=file_stem(self.record.source, layer, subject, " ".join(self.texts), end=end),
             arrays={"rollout": shares, "tokens": text_array(self.texts)},
-            lines=[note, f"{rows} rows had no weights and pass through unchanged" if rows else ""],
+            lines=[(self.mixed.note or "").rstrip("."), left_out],
             **facts,
         )
 
 
 @figure
 def rollout(traced: Traced, **style: Any) -> Map:
-    """Map attention rollout: the share of each token in each position after a layer; `selected` outlines a row."""
+    """Draw attention rollout as a map: the share of each token in each position after a layer; `selected` is a row."""
     shares, texts, tokens = traced.shares, traced.texts, groups(traced.mixed.tokens)
     table = partial(tables.numbers_table, shares, "share", texts, texts)
     words = partial(sentences.reaches, shares, texts)
@@ -100,7 +100,7 @@ def rollout(traced: Traced, **style: Any) -> Map:
 
 @figure
 def rollout_row(traced: Traced, position: int, **style: Any) -> BarChart:
-    """Draw bars of the share of each token in one position by attention rollout."""
+    """Draw bars of the share that attention rollout gives each token in one position, after a layer."""
     shares, texts = traced.shares[position], traced.texts
     names = [f"{visible_text(text)} ({i})" for i, text in enumerate(texts)]
     indices, lines = most_of(shares)
@@ -128,7 +128,7 @@ def most_of(values: np.ndarray) -> tuple[list[int], list[str]]:
 
 def of_word(word: WordLogit) -> str:
     """Name the logit whose gradients are shown: `logit of “mats” at “the” (5)`."""
-    token = list(word.texts.values())[-1][word.position]
+    token = [*word.texts.values()][-1][word.position]  # the last text is the one that predicts words
     return f"logit of {in_quotes(word.token)} at {quoted_token(token.text, word.position)}"
 
 
@@ -145,7 +145,10 @@ def relevance(
     products = word.head(site, head, signed=signed).double().numpy()
     step, sentence, counts, name = record.step(site), word.sentence, products.shape, "gradient_times_weight"
     queries, keys = record.tokens(site, sentence=sentence)
-    tokens = queries[: counts[0]], (*keys[: counts[1] - step.has_sink], *(keys[-1:] if step.has_sink else ()))
+    if step.has_sink:  # the sink is the last key, after the padding
+        tokens = queries[: counts[0]], (*keys[: counts[1] - 1], keys[-1])
+    else:
+        tokens = queries[: counts[0]], keys[: counts[1]]
     texts = [[token.text for token in side] for side in tokens]
     facts = FigureFacts(
         what=f"Gradient times weight · {site}, {'mean of all heads' if head == 'mean' else f'head {head}'}",
@@ -233,14 +236,17 @@ def integrated_gradients(record: Record, word: IntegratedGradients, **style: Any
 
 def _token_names(word: WordLogit) -> list[str]:
     """Name each token of all texts: "mats (3)", or "mats (3, decoder)" if there are two texts."""
-    decoders = {kind: ", decoder" if len(word.texts) > 1 and kind == "decoder" else "" for kind in word.texts}
-    entries = ((token, i, decoders[kind]) for kind, tokens in word.texts.items() for i, token in enumerate(tokens))
-    return [f"{visible_text(token.text)} ({i}{stack})" for token, i, stack in entries]
+    names = []
+    for kind, tokens in word.texts.items():
+        stack = ", decoder" if len(word.texts) > 1 and kind == "decoder" else ""
+        names += [f"{visible_text(token.text)} ({i}{stack})" for i, token in enumerate(tokens)]
+    return names
 
 
 def gap_in_words(word: IntegratedGradients) -> str:
     """Describe the completeness gap: the change of the logit less the sum of all attributions, with its numbers."""
-    rise, total = word.logit - word.baseline, word.logit - word.baseline + word.gap
+    rise = word.logit - word.baseline
+    total = rise + word.gap
     ends = f"from {digits(word.baseline)} with zero vectors to {digits(word.logit)}"
     sums = f"all tokens sum to {digits(total)}: a gap of {digits(word.gap)}"
     gap = f"The logit changes by {digits(rise)}, {ends}; {sums}."

@@ -25,11 +25,12 @@ from attnviz.core.record import ALL, Record
 READ_AS = "Row: the word {}; column: the word looked at."
 READS, PREDICTS = "that looks", "just read, where the model predicts the next one"
 """Sentence of a caption on how to read a map, and its phrase for the token of a row, without and with a prediction."""
-
 F = TypeVar("F", bound="Figure")
 
 LONGEST_TEXT = 160
 """Maximum number of code points of a text under a title."""
+STYLES = {"cost", *(field.name for field in fields(Style))}
+"""Arguments that every figure takes by name."""
 
 
 class Chart(alt.TopLevelMixin, alt.TopLevelSpec):
@@ -219,10 +220,6 @@ class Figure(Style):
         return f"{text} Text: {quotes}." if quotes else text
 
 
-STYLES = {"cost", *(field.name for field in fields(Style))}
-"""Arguments that every figure takes by name."""
-
-
 def figure(function: Callable[..., F]) -> Callable[..., F]:
     """Decorate a function that makes a figure: the figure stores the call, for its code, its caption and caches."""
 
@@ -283,13 +280,16 @@ def stem(record: Record, *what: object, sentence: int = 0, view: View = View()) 
 
 def edited(edits: Edits, view: View = View()) -> str:
     """Summarize edits and view for a file name: "causal off 0.2 temperature 0.5"."""
-    heads_off = ((site.layer if site.kind == "encoder" else site, head) for site, head in sorted(edits.heads_off))
     parts = [] if edits.own_mask else ["no own mask"]
-    parts += [] if edits.mask is None else [str(edits.mask)]
-    parts += ["off " + " ".join(f"{layer}.{head}" for layer, head in heads_off)] if edits.heads_off else []
+    if edits.mask is not None:
+        parts.append(str(edits.mask))
+    if edits.heads_off:
+        parts.append("off")
+    for site, head in sorted(edits.heads_off):
+        parts.append(f"{site.layer if site.kind == 'encoder' else site}.{head}")
     parts += [f"take {str(take).removesuffix(f'-{take.text}')}" for take in edits.taken]
     parts += [f"{what.removesuffix(' rows')} {value}" for what, value in edits.phrases()]
-    return " ".join([*parts, *filter(None, [view.in_short()])])
+    return " ".join(filter(None, [*parts, view.in_short()]))
 
 
 def subtitles(record: Record | None, style: Style = Style(), sentence: int | None = None) -> list[str]:

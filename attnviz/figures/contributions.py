@@ -27,7 +27,6 @@ from attnviz.figures.forms import HEAD, BarChart, HeadNumbers, Map, numbers_in_c
 WIDE, LARGEST, SMALLEST, ROOM, MOST_CELLS = 520, 36, 3, 30, 4096
 """Map of composition: its maximum width, largest and smallest cell and room for a label, all in pixels; and the maximum
 number of cells that are drawn as rectangles."""
-
 ADDS, FALLS, WAY = "adds directly", "falls when off", "part of the way from A to B"
 LESS = "color: how much the logit falls when the head is off; less than the head adds where other parts make up for it"
 READS = {"q": "queries", "k": "keys", "v": "values"}
@@ -51,9 +50,6 @@ def contributions(
         token, position, minus, sentence: see `attnviz.analysis.contributions`.
         falls: table from `attnviz.studies.ablation.logit_falls` for the same word and position, to show how much the
             logit falls when each head is switched off; None to show the contributions.
-
-    Raises:
-        InputError: if there is no such word or position, or the record has no stream.
     """
     logit = contributions_of(record, token, position, minus=minus, sentence=sentence)
     run = {"record": record, "sentence": sentence}
@@ -79,25 +75,23 @@ def contribution_parts(
     sentence: int = 0,
     **style: Any,
 ) -> BarChart:
-    """Draw the contribution of each part to the logit of a word as a waterfall, with the sum as the last bar.
+    """Draw the contribution of each part of the model to the logit of a word as a waterfall; the last bar is the sum.
 
     Args:
         token, position, minus, sentence: see `attnviz.analysis.contributions`.
-
-    Raises:
-        InputError: if there is no such word or position, or the record has no stream.
     """
     logit = contributions_of(record, token, position, minus=minus, sentence=sentence)
     parts = logit.summary
-    amounts = parts["contribution"].to_numpy()
-    total, ends = amounts.sum(), np.cumsum(amounts).tolist()
-    whole = f"{'logit' if logit.minus is None else 'difference of both logits'} {digits(logit.logit)}"
+    contributions = parts["contribution"].to_numpy()
+    total, ends = contributions.sum(), np.cumsum(contributions).tolist()
+    logit_text = f"{'logit' if logit.minus is None else 'difference of both logits'} {digits(logit.logit)}"
+    texts = [digits(number) for number in [*contributions, total]]
     bars = Bars(
-        lines=[f"sum {digits(total)}; {whole}; residual {remainder(logit.residual, logit.logit)}"],
+        lines=[f"sum {digits(total)}; {logit_text}; residual {remainder(logit.residual, logit.logit)}"],
         names=[*parts["part"], "sum"],
-        columns=[Column([*map(digits, [*amounts, total])], [*ends, total], begins=[0.0, *ends[:-1], 0.0])],
+        columns=[Column(texts, [*ends, total], begins=[0.0, *ends[:-1], 0.0])],
         length=140,
-        chosen=[len(amounts)],
+        chosen=[len(contributions)],
     )
     facts = _word_facts(record, logit, "parts", "All parts", "Parts of")
     return BarChart(facts=facts, bars=bars, record=record, sentence=sentence, **style)
@@ -109,7 +103,7 @@ def _word_facts(
     """Build the facts of a figure about a word's logit; its title is `on_page` on a page, long in a file."""
     token = token_at(record, logit.position, sentence=logit.sentence)
     where = f"after {quoted_token(token, logit.position)} · {in_title(record.source)}"
-    words = " ".join(filter(None, (logit.token, logit.minus and f"minus {logit.minus}")))
+    words = f"{logit.token} minus {logit.minus}" if logit.minus else logit.token
     facts = {"table": logit.table, "words": logit.in_words} | facts
     heading, subject = f"{beginning} {logit.quoted_words} {where}", (f"{kind} {logit.position} {words}",)
     return FigureFacts(heading=heading, on_page=on_page, origin="text", subject=subject, **facts)
@@ -168,7 +162,11 @@ def composition(circuits: Circuits, kind: str = "k", *, model: str = "", **style
     rows = [(site, head) for site, head in heads if site.layer < pairs["later_layer"].max()]
     columns = [(site, head) for site, head in heads if site.layer > pairs["layer"].min()]
     values = np.nan_to_num(matrix[np.ix_([*map(heads.index, rows)], [*map(heads.index, columns)])])
-    size = _composition_size(values.shape, sum(site == heads[0][0] for site, _ in heads))
+    cell = float(np.clip(WIDE // max(values.shape), SMALLEST, LARGEST))
+    heads_per_layer = sum(site == heads[0][0] for site, _ in heads)
+    steps = [1, *(heads_per_layer * 2**power for power in range(12))]  # all heads are labeled, or first ones of layers
+    step = next((step for step in steps if step * cell >= ROOM), 1)
+    size = Size("rectangles" if values.size <= MOST_CELLS else "pixels", cell, *values.shape, every=step)
     squares = numbers_in_cells(values, scale_of("composition score", values), written=size.cell >= READABLE[0])
     return Map(
         facts=facts,
@@ -178,14 +176,6 @@ def composition(circuits: Circuits, kind: str = "k", *, model: str = "", **style
         squares=squares,
         **style,
     )
-
-
-def _composition_size(counts: tuple[int, int], heads_per_layer: int) -> Size:
-    """Compute the size of the cells; if labels of all heads do not fit, only first heads of layers are labeled."""
-    side = float(np.clip(WIDE // max(counts), SMALLEST, LARGEST))
-    step = next((n for n in [1, *(heads_per_layer * 2**power for power in range(12))] if n * side >= ROOM), 1)
-    form = "rectangles" if counts[0] * counts[1] <= MOST_CELLS else "pixels"
-    return Size(form, side, *counts, every=step)
 
 
 def _head_texts(heads: Sequence[tuple[Site, int]]) -> tuple[list[str], list[str]]:

@@ -139,7 +139,7 @@ class HeadNumbers(Figure):
         """Draw the grid; NaN stands for heads that a layer does not have."""
         table = value_of(self.numbers)
         sites = sorted({*map(Site, table["kind"], table["layer"])}, key=lambda site: (site.layer, site.kind))
-        also, values = np.full((2, len(sites), 1 + int(table["head"].max())), np.nan)
+        also, values = np.full((2, len(sites), 1 + int(table["head"].max())), np.nan)  # each (layers, heads)
         for kind, layer, head, *numbers in table.itertuples(index=False):
             index = sites.index(Site(kind, layer)), head
             also[index], values[index] = numbers[0], numbers[-1]

@@ -32,6 +32,10 @@ IN_PLACE = "right: the word predicted in place of a blank"
 LABELS = "right: the label predicted for each token"
 CHANGED = "changed prediction"
 """Lines above a map whose rows predict words or labels."""
+_OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY, _PADDING = range(7)
+PADDING = "row of padding: no text stands there"
+TITLE = "Attention by distance"
+ROW_BY_ROW = "patches are counted row by row, not measured across the picture"
 
 
 @figure
@@ -58,9 +62,6 @@ def head(
         domain: color domain of weights, one of `charts.signs.DOMAINS`.
         row_sums: whether the sum of each row is at its end, with a warning if the sum is not 1.
         selected: cell to outline, as (query, key).
-
-    Raises:
-        InputError: if the view leaves no query or no key.
     """
     window = {"sentence": sentence, "view": view, "rows": rows or ALL, "columns": columns or ALL}
     part = views.see(record, site, **window)
@@ -127,12 +128,16 @@ def _squares(view: AttentionView, head: int | str, domain: str, selected: tuple[
 
 def _row_sums(view: AttentionView, head: int | str) -> RowEnd:
     """Build the texts with the sum of each row; a sum that is not 1 (if keys are hidden: above 1) has a warning."""
-    sums = view.row_sums(head).tolist()
+    sums = view.row_sums(head)
+    texts = [written(total, ".3f") for total in sums.tolist()]
     if view.step.linear:
-        return RowEnd("beside", "row sum", [written(total, ".3f") for total in sums])
-    odd = [i for i, total in enumerate(sums) if not (total < 1 + 5e-4 if view.partial else abs(total - 1) < 5e-4)]
-    texts = [f"{written(total, '.3f')}{' not 1' if i in odd else ''}" for i, total in enumerate(sums)]
-    return RowEnd("beside", "sum of what is seen" if view.partial else "row sum", texts, dict.fromkeys(odd, "warning"))
+        return RowEnd("beside", "row sum", texts)
+    is_right = sums < 1 + 5e-4 if view.partial else np.abs(sums - 1) < 5e-4  # False for NaN
+    wrong_rows = np.flatnonzero(~is_right).tolist()
+    for row in wrong_rows:
+        texts[row] += " not 1"
+    title = "sum of what is seen" if view.partial else "row sum"
+    return RowEnd("beside", title, texts, dict.fromkeys(wrong_rows, "warning"))
 
 
 def _reading_note(view: AttentionView, selected: tuple[int, int] | None) -> str:
@@ -165,24 +170,21 @@ def called(view: AttentionView, head: int | str) -> str:
 
 
 def _changed_rows(now: AttentionView, before: AttentionView) -> frozenset[int]:
-    """Return the rows whose predicted word changed; no rows if the runs read different tokens."""
+    """Return the rows whose predicted word changed between two runs; no rows if the runs read different tokens."""
     if now.predicted is None or before.record.read[now.sentence].tokens != now.record.read[now.sentence].tokens:
         return frozenset()
     pairs = zip(before.predicted or (), now.predicted, strict=True)
     return frozenset(i for i, (old, new) in enumerate(pairs) if old != new)
 
 
-_OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY, _PADDING = range(7)
-PADDING = "row of padding: no text stands there"
-
-
 def states_of(cells: Cells, view: AttentionView) -> tuple[tuple[CellState, ...], np.ndarray]:
     """Return the possible states, and the index of each cell's state: a case combined with a blocking rule or none."""
     policy, rules = signs.POLICIES[view.step.scoring.empty_rows], signs.your_rules(view.record, view.site)
-    nan, empty = np.isnan(cells.weights), cells.states == EMPTY
-    case = np.where(nan, np.uint8(_NAN), np.uint8(_OPEN))
-    if empty.any():
-        case[empty] = np.where(nan, _EMPTY_NAN, np.where(signs.colored(cells), _FILLED, _EMPTY))[empty]
+    is_nan, is_masked_row = np.isnan(cells.weights), cells.states == EMPTY
+    case = np.where(is_nan, np.uint8(_NAN), np.uint8(_OPEN))
+    if is_masked_row.any():
+        masked_case = np.where(is_nan, _EMPTY_NAN, np.where(signs.colored(cells), _FILLED, _EMPTY))
+        case[is_masked_row] = masked_case[is_masked_row]
     if cells.scores is not None and (infinite := cells.scores == -np.inf).any():
         case[infinite & (case == _OPEN) & (cells.blocked == 0)] = _MINUS_INFINITY
     if (padding := view.padding[:: cells.tile]).any():
@@ -233,10 +235,6 @@ def arrays_of(view: AttentionView, head: int | str) -> dict[str, np.ndarray]:
     return arrays if cells.scores is None else arrays | {"scores": cells.scores}
 
 
-TITLE = "Attention by distance"
-ROW_BY_ROW = "patches are counted row by row, not measured across the picture"
-
-
 @figure
 def distance(record: Record, site: Site, head: int | str, *, sentence: int = 0, **style: Any) -> BarChart:
     """Draw the attention of a head by distance, in one text: a bar for the share of each bin, and the mean weight.
@@ -279,7 +277,7 @@ def distance_over_corpus(model: str, head: str, curve: pd.DataFrame, texts: int,
 def _distance_bars(
     measure: Callable[[], tuple[pd.DataFrame, list[str]]], facts: dict[str, Any], **settings: Any
 ) -> BarChart:
-    """Make the figure from a function that returns the table and lines on what was measured."""
+    """Make a figure of bars from `measure`, which returns the table of bins and lines on what was measured."""
 
     def words() -> str:
         """Describe the bars, with the bin that has the largest share."""
@@ -308,5 +306,5 @@ def _bin_name(row) -> str:
     """Name a bin: "itself", "4–7 before"."""
     if not row.nearest:
         return "itself"
-    first, last = abs(row.nearest), abs(row.furthest)
-    return f"{first:,}{f'–{last:,}' if last != first else ''} {'before' if row.nearest < 0 else 'after'}"
+    first, last = f"{abs(row.nearest):,}", f"{abs(row.furthest):,}"
+    return f"{first if first == last else f'{first}–{last}'} {'before' if row.nearest < 0 else 'after'}"

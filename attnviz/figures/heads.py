@@ -1,8 +1,6 @@
-"""Thumbnails of the heads of an attention call, or of all heads of a model, by layer or in a given order.
+"""Thumbnails of heads, as images in one view, because a browser needs seconds for a facet of 144 maps."""
 
-Thumbnails are images in one view, because a browser needs seconds for a facet of 144 maps.
-"""
-
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -16,7 +14,7 @@ from attnviz.analysis import Cells, sentences, tables, views
 from attnviz.analysis.heads import head_metrics
 from attnviz.analysis.views import AttentionView
 from attnviz.charts import marks, pixels, signs
-from attnviz.charts.marks import Ramp, Spec, Table, entry, heading, ramp_spec, signs_spec, text_width, title_spec
+from attnviz.charts.marks import Ramp, Spec, Table, heading, legend_table, ramp_spec, signs_spec, text_width, title_spec
 from attnviz.charts.signs import NOT_A_NUMBER, CellState, Domain, adapted, domain_of
 from attnviz.charts.theme import LINE, Theme
 from attnviz.core.amounts import written
@@ -29,41 +27,35 @@ Head = tuple[Site, int]
 
 MARGIN = 3
 """Pixels around all thumbnails, for the frame of the focused thumbnail."""
-
 OWN = "weight, as a share of each head's largest"
 """Title of the legend if colors end at the largest weight of each head."""
-
 CALL, PAIRED = 336, 296
 """Width in pixels of all thumbnails of a call together: alone (fits a phone), and beside a map."""
-
 WIDEST, TALLEST = 150, 212
 """Maximum width in pixels of a thumbnail of a call with one or two heads: alone, and beside a map."""
-
 GAP, LABEL = 14, 20
 """Pixels between the thumbnails of a call, and above each thumbnail for its label."""
-
 WIDTH, HIGH = 980, 480
 """Pixels for all heads of a model: maximum width; height that is exceeded to keep thumbnails of USUAL_SIDE."""
-
 MAX_SIDE, USUAL_SIDE, MIN_SIDE, SPACE = 190, 96, 26, 10
 """Side of a thumbnail in pixels: at most, usual for many heads, and at least; pixels between two thumbnails."""
-
 FEW, ORDERED, ACROSS = 4, 170, 8
 """Heads in a given order: maximum number of heads drawn large, their side in pixels, small thumbnails per row."""
-
 THUMBNAIL, BESIDE = ("x", "x2", "y", "y2", "uri", "label", "ink", "off", "focused"), ("x", "y", "label", "align", "ink")
-"""Fields of a thumbnail, and of a label beside thumbnails."""
 SELECTED = ("kind", "layer", "head", "rev")
-"""Fields of the selection of a head."""
-
+"""Columns of the tables of thumbnails, and of labels beside them; columns that a click on a head selects."""
 LEFT, ABOVE = 64, 26
 """Pixels left of a row for the label of its layer, and above the layers of a kind for the head numbers."""
 
 
 class Layout(NamedTuple):
-    """Thumbnails of one size in pixels, with `above` pixels for lines of text above each.
+    """Places of thumbnails of one size, in pixels.
 
-    Each thumbnail has a head, a left and an upper end, and a text; each label beside them has x, y, text and align.
+    Attributes:
+        side, height: width and height of a thumbnail.
+        above: height for the text above each thumbnail.
+        thumbnails: head, left end, upper end and text of each thumbnail.
+        labels: x, y, text and alignment of each label beside the thumbnails.
     """
 
     side: int
@@ -75,16 +67,17 @@ class Layout(NamedTuple):
     @property
     def ends(self) -> tuple[int, int]:
         """Pixels of the right and the lower end of all thumbnails."""
-        corners = [(x, y) for _, x, y, _ in self.thumbnails] or [(0, 0)]
-        x, y = map(max, zip(*corners, strict=True))
-        return x + self.side, y + self.height
+        right = max((x for _, x, _, _ in self.thumbnails), default=0) + self.side
+        return right, max((y for _, _, y, _ in self.thumbnails), default=0) + self.height
 
 
 def in_rows(heads: Sequence[Head], texts: Sequence[str], across: int, side: int, height: int, above: int) -> Layout:
     """Lay out heads in rows of `across` thumbnails, with their texts above them."""
-    x, y = side + GAP, height + above + GAP
-    corners = ((i % across * x, i // across * y) for i in range(len(heads)))
-    thumbnails = [(head, *corner, text) for head, corner, text in zip(heads, corners, texts, strict=True)]
+    across_step, down_step = side + GAP, height + above + GAP
+    thumbnails = [
+        (head, i % across * across_step, i // across * down_step, text)
+        for i, (head, text) in enumerate(zip(heads, texts, strict=True))
+    ]
     return Layout(side, height, above, thumbnails)
 
 
@@ -101,12 +94,13 @@ def thumbnail_chart(
     """Build a chart of images, from a table and from the table "labels" of texts beside the images.
 
     Args:
-        ends: pixels of the right and the lower end.
-        above: pixels above the images for their texts.
-        target: ends of the clickable area of an image, if these are not those of the image.
+        ends: pixels of the right and the lower end of all images.
+        click, tips: selection by a click on an image, and its tooltip.
+        above: pixels above an image for its text.
+        target: channels x, x2, y or y2 of the area of an image that can be clicked, if they are not those of the image.
     """
-    sides = (-MARGIN, ends[0] + MARGIN), (-max(MARGIN, above), ends[1] + MARGIN)
-    x, y = marks.places(0, domain=[*sides[0]]), marks.places(0, domain=[*sides[1]][::-1])
+    left, right, top, bottom = -MARGIN, ends[0] + MARGIN, -max(MARGIN, above), ends[1] + MARGIN
+    x, y = marks.places(0, domain=[left, right]), marks.places(0, domain=[bottom, top])
     box, has_image = marks.box(x, y), "isValid(datum.uri)"
     strike = box | {"y": y | {"field": "y2"}, "y2": {"field": "y"}}
     label = {"x": box["x"], "y": box["y"], "text": marks.field("label"), "fill": marks.as_is("ink")}
@@ -122,14 +116,14 @@ def thumbnail_chart(
         marks.layer(table, "rect", box | target | {"tooltip": tips}, fill="transparent", cursor="pointer")
         | {"name": table},
     ]
-    size = {"width": sides[0][1] - sides[0][0], "height": sides[1][1] - sides[1][0]}
+    size = {"width": right - left, "height": bottom - top}
     return {"layer": layers, **size, "resolve": marks.APART, "params": [click]}
 
 
 def thumbnail_tables(table: str, rows: Sequence[dict], labels: Sequence[tuple], *fields: str) -> dict[str, Table]:
-    """Build the tables of `thumbnail_chart`: `table` names that of the images, `fields` its additional columns."""
-    beside = [dict(zip(BESIDE, label, strict=True)) for label in labels]
-    return {table: marks.columns((*THUMBNAIL, *fields), rows), "labels": marks.columns(BESIDE, beside)}
+    """Build the tables of `thumbnail_chart`: that of the images with additional columns, `fields`, and "labels"."""
+    label_rows = [dict(zip(BESIDE, label, strict=True)) for label in labels]
+    return {table: marks.columns((*THUMBNAIL, *fields), rows), "labels": marks.columns(BESIDE, label_rows)}
 
 
 class Thumbnails(Figure):
@@ -142,22 +136,21 @@ class Thumbnails(Figure):
     @cached_property
     def cells(self) -> dict[Head, Cells]:
         """Cells of each head, pooled to the pixels of a thumbnail: the largest weight of each tile."""
-        cells, layout = {}, self.layout
+        cells_by_head, layout = {}, self.layout
         for site, view in self.views.items():
-            heads = [head for (other, head), *_ in layout.thumbnails if other == site]
-            tile = max(1, -(-len(view.queries) // layout.height), -(-len(view.keys) // layout.side))
-            for head, part in zip(heads, view.cells(heads, tile), strict=True):
-                cells[site, head] = part
-        return cells
+            numbers = [number for (site_of_head, number), *_ in layout.thumbnails if site_of_head == site]
+            tile = max(math.ceil(len(view.queries) / layout.height), math.ceil(len(view.keys) / layout.side), 1)
+            cells_by_head |= zip(((site, number) for number in numbers), view.cells(numbers, tile), strict=True)
+        return cells_by_head
 
     @cached_property
     def largest(self) -> dict[Head, str]:
         """Largest weight of each head, as text; in linear attention, the weight farthest from 0."""
         texts = {}
-        for head, cells in self.cells.items():
-            values = cells.weights[~np.isnan(cells.weights)]
-            sizes = np.abs(values) if self.views[head[0]].step.linear else values
-            texts[head] = written(float(values[sizes.argmax()]), ".4f") if len(values) else "NaN"
+        for (site, number), cells in self.cells.items():
+            weights = cells.weights[~np.isnan(cells.weights)]
+            sizes = np.abs(weights) if self.views[site].step.linear else weights
+            texts[site, number] = written(float(weights[sizes.argmax()]), ".4f") if len(weights) else "NaN"
         return texts
 
     @cached_property
@@ -166,34 +159,36 @@ class Thumbnails(Figure):
 
         Weights of both signs, as in linear attention, have one diverging scale.
         """
-        steps = {head: self.views[head[0]].step for head in self.cells}
+        steps = {(site, number): self.views[site].step for site, number in self.cells}
         signed = [head for head, cells in self.cells.items() if steps[head].linear or (cells.weights < 0).any()]
         limit = marks.limit_of(*(self.cells[head].weights for head in signed)) or 1.0
         diverging = {head: Ramp(steps[head].weight_name, limit, signed=True) for head in signed}
-        others = {head: cells for head, cells in self.cells.items() if head not in diverging}
-        domains = {head: adapted(cells, self.views[head[0]]) for head, cells in others.items()}
-        if self.domain != "adapts":
-            for (site, _), cells in [*others.items()][:1]:
-                domains = dict.fromkeys(others, domain_of(self.domain, self.views[site], cells))
-        elif any(domain.kind == "adapts" for domain in domains.values()):
-            for head in (head for head, domain in domains.items() if domain.kind != "adapts"):
-                domains[head] = Domain("adapts", float(np.nan_to_num(self.cells[head].weights).max(initial=0.0)))
-        off = {head for head in domains if head[1] in self.views[head[0]].step.heads_off}
-        return {head: domain.ramp(gray=head in off) for head, domain in domains.items()} | diverging
+        domains = {}
+        for head in [head for head in self.cells if head not in diverging]:
+            cells, view = self.cells[head], self.views[head[0]]
+            if self.domain == "adapts":
+                domains[head] = adapted(cells, view)
+            else:  # one scale for all
+                domains[head] = next(iter(domains.values()), None) or domain_of(self.domain, view, cells)
+        if any(domain.kind == "adapts" for domain in domains.values()):
+            for head, domain in domains.items():
+                if domain.kind != "adapts":
+                    largest = float(np.nan_to_num(self.cells[head].weights).max(initial=0.0))
+                    domains[head] = Domain("adapts", largest)
+        ramps = {head: domain.ramp(gray=head[1] in steps[head].heads_off) for head, domain in domains.items()}
+        return ramps | diverging
 
     @cached_property
     def _legends(self) -> list[Ramp]:
-        """Color legends of weights from 0 on and of weights of both signs, whichever there are.
-
-        The first has a title of its own if the colors of each head end at its largest weight.
-        """
+        """Color legends: one of weights from 0 on, and one of weights of both signs, or only one of these."""
         signed = [ramp for ramp in self._ramps.values() if ramp.signed]
         others = [ramp for ramp in self._ramps.values() if not ramp.signed]
         if not others and signed:
             return signed[:1]
-        ramp = min(others, key=lambda ramp: ramp.gray, default=Domain().ramp())
-        tops = {ramp.top for ramp in others}
-        return [ramp if len(tops) <= 1 else replace(ramp, title=OWN, top=1.0), *signed[:1]]
+        legend = min(others, key=lambda ramp: ramp.gray, default=Domain().ramp())  # gray only if all heads are off
+        if len({ramp.top for ramp in others}) > 1:  # the colors of each head end at its largest weight
+            legend = replace(legend, title=OWN, top=1.0)
+        return [legend, *signed[:1]]
 
     def draw(self) -> Views:
         """Draw the heads as images, those switched off in gray and struck through."""
@@ -221,7 +216,7 @@ class Thumbnails(Figure):
             {
                 **{name: {"top": [ramp.top]} for name, ramp in legends.items()},
                 "meta": heading(title, lines, layout.ends[0], style) | {"top": [legends["meta"].top]},
-                "legend": entry(signs.legend([state for state, occurs in states.items() if occurs], colors)),
+                "legend": legend_table(signs.legend([state for state, occurs in states.items() if occurs], colors)),
                 **thumbnail_tables("heads", rows, labels, *SELECTED, "name", "largest", "state"),
             },
         )
@@ -229,21 +224,21 @@ class Thumbnails(Figure):
     def _row(self, thumbnail: tuple[Head, int, int, str]) -> dict[str, Any]:
         """Build the row of a head in the table of the chart."""
         (site, number), x, y, label = thumbnail
-        colors, view, side = self.colors, self.views[site], self.layout.side
-        off, is_focused = number in view.step.heads_off, self.focused in (number, (site, number))
+        colors, view, width, height = self.colors, self.views[site], self.layout.side, self.layout.height
+        is_off, is_focused = number in view.step.heads_off, self.focused in (number, (site, number))
         ramp, cells = self._ramps[site, number], self.cells[site, number]
-        (kinds, states), sides = states_of(cells, view), {"height": self.layout.height, "width": side}
-        painted = replace(colors, ramp=ramp.colors(colors))
-        ink = colors.quiet if off else colors.text
+        kinds, states = states_of(cells, view)
+        theme = replace(colors, ramp=ramp.colors(colors))
+        ink = colors.quiet if is_off else colors.text
         return {
             "x": x,
-            "x2": x + side,
+            "x2": x + width,
             "y": y,
-            "y2": y + self.layout.height,
-            "uri": pixels.uri(states, kinds, ramp.shade(cells.weights), painted, **sides),
+            "y2": y + height,
+            "uri": pixels.uri(states, kinds, ramp.shade(cells.weights), theme, height=height, width=width),
             "label": label,
             "ink": colors.accent if is_focused else ink,
-            "off": off,
+            "off": is_off,
             "focused": is_focused,
             "kind": site.kind,
             "layer": site.layer,
@@ -251,7 +246,7 @@ class Thumbnails(Figure):
             "rev": self.rev,
             "name": site.head(number),
             "largest": self.largest[site, number],
-            "state": "off: its output is zero" if off else "on",
+            "state": "off: its output is zero" if is_off else "on",
         }
 
 
@@ -294,7 +289,8 @@ class AllHeads(SiteFigure, Thumbnails):
         """Grid of thumbnails with the aspect ratio of their maps; beside a large map, there are fewer per row."""
         view, is_paired = self.attention_view, self.paired and self.on_screen
         count, off = view.step.num_heads, view.step.heads_off
-        across = 1 + sum(count > limit for limit in ((2, 6, 12) if is_paired else (1, 4, 9)))
+        limits = (2, 6, 12) if is_paired else (1, 4, 9)  # maximum numbers of heads with 1, 2 and 3 thumbnails per row
+        across = 1 + sum(count > limit for limit in limits)
         side = ((PAIRED if is_paired else CALL) - GAP * (across - 1)) // across
         if count <= 2:
             side = min(side, TALLEST if is_paired else WIDEST)
@@ -341,19 +337,25 @@ class ModelHeads(Thumbnails):
         return {site: views.see(self.record, site, sentence=self.sentence) for site in sites}
 
     def _header(self) -> tuple[str, list[str]]:
-        notes = [*dict.fromkeys(line for view in self.views.values() for line in view.rule)]
-        notes += [note for view in [*self.views.values()][:1] for note in view.notes]
-        lines = [*subtitles(self.record, self, self.sentence), *notes] if self.views else []
-        lines += ([] if self.order is None else ["named by layer.head"]) + ([f"number: {self.by}"] if self.by else [])
-        return self.heading_text, lines
+        """Return title and lines; the notes on the view are the same for all attention calls."""
+        views, lines = [*self.views.values()], []
+        if views:
+            rules = dict.fromkeys(line for view in views for line in view.rule)
+            lines = [*subtitles(self.record, self, self.sentence), *rules, *views[0].notes]
+        if self.order is not None:
+            lines.append("named by layer.head")
+        return self.heading_text, [*lines, f"number: {self.by}" if self.by else ""]
 
     @cached_property
     def layout(self) -> Layout:
         if self.order is not None:
-            are_few, names = len(self.order) <= FEW, [site.brief(head) for site, head in self.order]
-            texts = ["\n".join(lines) for lines in zip(names, self.captions, strict=True)] if self.captions else names
-            across, side = max(1, min(len(names), 2 if are_few else ACROSS)), ORDERED if are_few else USUAL_SIDE
-            return in_rows(self.order, texts, across, side, side, (2 if self.captions else 1) * LINE + 3)
+            are_few, texts = len(self.order) <= FEW, [site.brief(head) for site, head in self.order]
+            above = LINE + 3
+            if self.captions:
+                texts = [f"{name}\n{caption}" for name, caption in zip(texts, self.captions, strict=True)]
+                above += LINE
+            across, side = max(1, min(len(texts), 2 if are_few else ACROSS)), ORDERED if are_few else USUAL_SIDE
+            return in_rows(self.order, texts, across, side, side, above)
         return _layer_layout(self.record)
 
 

@@ -29,7 +29,6 @@ LONGEST, HEIGHT, NARROWEST = 10, 26, 40
 """Maximum number of characters of a word in a cell or above a column; height and smallest width of a cell in pixels."""
 SHRINKS, ROWS = 4 / 3, 130
 """Factor by which a file may shrink a picture, from 8 to 6 points; width of the row names in pixels."""
-
 A_READING = "only the top row is what the model predicts; the others are a reading"
 NOTHING = "This head is off or writes nothing here: it pushes no word."
 FIXED = "through W_O, the last norm with this run's scale, and the unembedding"
@@ -105,9 +104,6 @@ def logit_lens(record: Record, *, sentence: int = 0, columns: slice | None = Non
 
     Args:
         columns: positions to show; None for the last `MOST_POSITIONS`.
-
-    Raises:
-        InputError: if the record has no stream, or there is no such sentence or position.
     """
     words = analysis.logit_lens(record, sentence=sentence, positions=_positions(record, sentence, columns))
 
@@ -145,9 +141,6 @@ def pushed(
 
     Args:
         columns: positions to show; None for the last `MOST_POSITIONS`.
-
-    Raises:
-        InputError: if the record has no stream, or there is no such sentence, position or head.
     """
     window = {"sentence": sentence, "positions": _positions(record, sentence, columns)}
     words = analysis.pushed(record, site, head, count=count, **window)
@@ -155,19 +148,18 @@ def pushed(
 
     def in_words() -> str:
         """Describe the word that is pushed up most, and down most, at each position."""
-        tokens = [quoted_token(*pair) for pair in zip(words.tokens, words.positions, strict=True)]
-        up, down = (
-            ", ".join(f"after {token}: {quoted(word)}" for token, word in zip(tokens, row, strict=True))
-            for row in (words.words[0], words.words[-1])
-        )
-        return f"Words pushed up most: {up}. Words pushed down most: {down}." if has_words else NOTHING
+        up, down = [], []
+        for token, position, *pushed_words in zip(words.tokens, words.positions, *words.words, strict=True):
+            up.append(f"after {quoted_token(token, position)}: {quoted(pushed_words[0])}")
+            down.append(f"after {quoted_token(token, position)}: {quoted(pushed_words[-1])}")
+        return f"Words pushed up most: {', '.join(up)}. Words pushed down most: {', '.join(down)}."
 
     facts = FigureFacts(
         what=f"Words that {site.head(head)} pushes up and down",
         lines=[FIXED if has_words else NOTHING],
         subject=("pushed words", site, f"head {head}"),
         table=partial(words.table.rename, columns={"row": "pushed", "value": "adds"}),
-        words=in_words,
+        words=in_words if has_words else NOTHING,
         arrays=partial(_arrays_of, words),
     )
     ramp = scale_of("adds to the word's logit", words.values, signed=True)

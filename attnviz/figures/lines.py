@@ -12,7 +12,7 @@ from attnviz.analysis import EMPTY, Cells, sentences
 from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes, marks, signs
 from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY
-from attnviz.charts.marks import LegendEntry, Spec, Table, entry, heading, signs_spec, text_width, title_spec
+from attnviz.charts.marks import LegendEntry, Spec, Table, heading, legend_table, signs_spec, text_width, title_spec
 from attnviz.charts.signs import NOT_A_NUMBER, POLICIES, CellState, colored
 from attnviz.charts.theme import LINE, MONO
 from attnviz.core.amounts import written
@@ -23,10 +23,8 @@ from attnviz.figures.head import called
 
 SIDES, ALIGN, STACKS = ("query", "key"), ("right", "left"), ("decoder", "encoder")
 """Ends of a line, alignment of their labels, and their stacks in an encoder-decoder model."""
-
 Pin = tuple[str, int]
 """A picked token: its side, one of `SIDES`, and its position."""
-
 MOST_TOKENS, MOST_LINES, MOST_ASKED, MOST_HEADS = 64, 400, 4_000, 4
 """Maximum numbers: queries or keys drawn; lines without and with a minimum weight; heads described in words."""
 GAP, ON_SCREEN, NARROWEST, PADDING = 230, 380, 120, 8
@@ -53,7 +51,7 @@ _WIDE = f"datum.chosen || isValid(pointed.side) && {_SIDE} === 'line' && datum.i
 class Edges(NamedTuple):
     """Weights to draw, the smallest first, as arrays (lines,): indices of head, row and column, and the weight.
 
-    `notes` are sentences on the number of lines, and on the part that is drawn.
+    `notes` are sentences on the number of lines, and on the tokens that are drawn.
     """
 
     heads: np.ndarray
@@ -99,14 +97,18 @@ class HeadLines(SiteFigure):
 
     @property
     def _sides(self) -> tuple[Groups, Groups]:
+        """Queries and keys that are drawn."""
         return self._window.queries, self._window.keys
 
     @cached_property
     def _pins(self) -> frozenset[Pin]:
-        """Picked tokens inside the window, including the query of the selected cell."""
-        parts, picked = dict(zip(SIDES, self._sides, strict=True)), {*self.pins}
-        picked |= {("query", self.selected[0])} if self.selected else set()
-        return frozenset(pin for pin in picked if parts[pin[0]].index_of(pin[1]) is not None)
+        """Picked tokens among those that are drawn, and the query of the selected cell."""
+        tokens_of, picked = dict(zip(SIDES, self._sides, strict=True)), {*self.pins}
+        if self.selected:
+            picked.add(("query", self.selected[0]))
+        return frozenset(
+            (side, position) for side, position in picked if tokens_of[side].index_of(position) is not None
+        )
 
     @cached_property
     def _cells(self) -> tuple[Cells, ...]:
@@ -122,16 +124,19 @@ class HeadLines(SiteFigure):
                 is_picked[queries.index_of(position)] = True
             else:
                 is_picked[:, keys.index_of(position)] = True
-        has_weight = np.stack([(part.blocked == 0) | (part.states == EMPTY) for part in self._cells]) & is_picked
-        weights, least = np.stack([part.weights for part in self._cells]).astype(np.float64), self.least
+        # arrays (heads, queries, keys)
+        has_weight = np.stack([(cells.blocked == 0) | (cells.states == EMPTY) for cells in self._cells]) & is_picked
+        weights, least = np.stack([cells.weights for cells in self._cells]).astype(np.float64), self.least
         sizes = np.nan_to_num(np.abs(weights) if self._window.step.linear else weights)
-        visible = has_weight & np.stack([*map(colored, self._cells)]) & (sizes > 0)
-        weights, sizes = weights[visible], sizes[visible]
-        keep = np.argsort(-sizes, kind="stable")[: MOST_LINES if least is None else MOST_ASKED][::-1]
-        keep = keep if least is None else keep[sizes[keep] >= least]
-        count = _count_note(sizes[keep], int(has_weight.sum()), self._pins, least)
+        is_visible = has_weight & np.stack([*map(colored, self._cells)]) & (sizes > 0)
+        weights, sizes = weights[is_visible], sizes[is_visible]
+        order = np.argsort(-sizes, kind="stable")
+        drawn = order[: MOST_LINES if least is None else MOST_ASKED][::-1]
+        if least is not None:
+            drawn = drawn[sizes[drawn] >= least]
+        count = _count_note(sizes[drawn], int(has_weight.sum()), self._pins, least)
         notes = [*window_notes(self._window, self.attention_view, "lines"), count]
-        return Edges(*np.argwhere(visible)[keep].T, weights[keep], notes)
+        return Edges(*np.argwhere(is_visible)[drawn].T, weights[drawn], notes)
 
     @property
     def facts(self) -> FigureFacts:
@@ -142,33 +147,34 @@ class HeadLines(SiteFigure):
         return FigureFacts(what=f"Lines · {name}", subject=subject, **facts)
 
     def _in_words(self) -> str:
-        left_out = len(self.heads) - MOST_HEADS
-        heads = [sentences.head(self._window, head) for head in self.heads[:MOST_HEADS]]
-        rest = [f"{left_out} more heads."] if left_out > 0 else []
-        return " ".join(["Lines from queries to keys.", *heads, *rest, *map(as_sentence, self.edges.notes)])
+        """Describe up to MOST_HEADS heads, and the lines that are drawn."""
+        texts = ["Lines from queries to keys.", *(sentences.head(self._window, i) for i in self.heads[:MOST_HEADS])]
+        if len(self.heads) > MOST_HEADS:
+            texts.append(f"{len(self.heads) - MOST_HEADS} more heads.")
+        return " ".join([*texts, *map(as_sentence, self.edges.notes)])
 
     def _table(self) -> pd.DataFrame:
         """Table with one row per line, the largest weight first: head, query, query_token, key, key_token, weight."""
-        edges = self.edges
-        columns = {"head": [self.heads[i] for i in edges.heads[::-1]]}
-        for side, part, indices in zip(SIDES, self._sides, (edges.rows, edges.columns), strict=True):
-            columns[side] = part.starts[indices[::-1]]
-            columns[f"{side}_token"] = [part.labels[i] for i in indices[::-1]]
-        table = pd.DataFrame(columns | {"weight": edges.weights[::-1]})
-        table.attrs["note"] = " ".join(map(as_sentence, (*self._window.notes, *edges.notes)))
+        heads, rows, columns, weights = (array[::-1] for array in self.edges[:4])
+        queries, keys = self._sides
+        data = {"head": [self.heads[i] for i in heads]}
+        data.update({"query": queries.starts[rows], "query_token": [queries.labels[i] for i in rows]})
+        data.update({"key": keys.starts[columns], "key_token": [keys.labels[i] for i in columns]})
+        table = pd.DataFrame(data | {"weight": weights})
+        table.attrs["note"] = " ".join(map(as_sentence, (*self._window.notes, *self.edges.notes)))
         return table
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays to export: ends, weight and head of each line, and the tokens of both sides."""
         numbers = {f"line_{name}": self.table[name].to_numpy() for name in ("query", "key", "weight")}
         heads = {"line_head": text_array([str(head) for head in self.table["head"]])}
-        tokens = zip(SIDES, self._sides, strict=True)
-        return numbers | heads | {f"{side}_tokens": text_array(part.labels) for side, part in tokens}
+        queries, keys = (text_array(tokens.labels) for tokens in self._sides)
+        return numbers | heads | {"query_tokens": queries, "key_tokens": keys}
 
     def draw(self) -> Views:
         """Draw lines between two columns of tokens; hovering changes their width and opacity."""
         gap, pixels = self._gap, marks.pixels_at
-        ends = {"y": _token_y(self._most_tokens, "y"), "y2": {"field": "y2"}, "x": pixels(0), "x2": pixels(gap)}
+        ends = {"y": self._y("y"), "y2": {"field": "y2"}, "x": pixels(0), "x2": pixels(gap)}
         width = pixels(2.0 if self._most_tokens > 24 else 2.5)
         strokes = {
             "stroke": marks.as_is("ink"),
@@ -194,8 +200,8 @@ class HeadLines(SiteFigure):
         edges, colors = self.edges, self.colors
         notes = [*subtitles(self.record, self), self.attention_view.window, *self._window.rule, *self._window.notes]
         notes += edges.notes
-        heads = zip(self._names, self._inks, strict=True) if len(self.heads) > 1 else ()
-        legend = [LegendEntry(name, "", ink, ink) for name, ink in heads]
+        names_and_inks = zip(self._names, self._inks, strict=True) if len(self.heads) > 1 else ()
+        legend = [LegendEntry(name, "", ink, ink) for name, ink in names_and_inks]
         legend += signs.legend([CellState(text, "background", "cross") for text in self._weightless_rows], colors)
         meta = heading(self.heading_text, notes, 170 + (ON_SCREEN if self.on_screen else GAP), self)
         return {
@@ -203,13 +209,17 @@ class HeadLines(SiteFigure):
             "lines": self._lines(),
             "queries": self._tokens(0),
             "keys": self._tokens(1),
-            "legend": entry(legend),
+            "legend": legend_table(legend),
         }
 
     @property
     def _most_tokens(self) -> int:
         """Number of tokens of the longer side."""
         return max(1, *map(len, self._sides))
+
+    def _y(self, name: str) -> Spec:
+        """Build channel y, which reads the field `name`, in tokens from the top."""
+        return marks.places(self._most_tokens, reverse=True) | {"field": name}
 
     @cached_property
     def _gap(self) -> int:
@@ -230,12 +240,14 @@ class HeadLines(SiteFigure):
         hues, first = self.colors.hues, self.heads[0]
         if len(self.heads) == 1:
             return [self.colors.quiet if first in self.attention_view.step.heads_off else hues[0]]
-        numbers = [head % len(hues) if isinstance(head, int) else -1 for head in self.heads]
-        is_distinct = len(set(numbers)) == len(numbers) and -1 not in numbers
-        return [hues[number] for number in numbers] if is_distinct else [*hues[: len(numbers)]]
+        numbers = [head % len(hues) for head in self.heads if isinstance(head, int)]
+        if len({*numbers}) == len(self.heads):
+            return [hues[number] for number in numbers]
+        return [*hues[: len(self.heads)]]
 
     @cached_property
     def _names(self) -> list[str]:
+        """Name of each head for tooltips and the legend: "head 2 · off", or "mean of all heads"."""
         names = [f"head {head}" if isinstance(head, int) else f"{head} of all heads" for head in self.heads]
         off = self.attention_view.step.heads_off
         return [f"{name} · off" if head in off else name for head, name in zip(self.heads, names, strict=True)]
@@ -243,27 +255,23 @@ class HeadLines(SiteFigure):
     @cached_property
     def _weightless_rows(self) -> dict[str, set[int]]:
         """Rows that are fully masked or NaN in any of the heads, by their legend text."""
-        cells = self._cells
-        nan = np.stack([np.isnan(part.weights).any(1) for part in cells]).any(0)
-        empty = np.stack([(part.states == EMPTY).all(1) for part in cells]).any(0)
+        has_nan = np.stack([np.isnan(cells.weights).any(1) for cells in self._cells]).any(0)
+        is_masked = np.stack([(cells.states == EMPTY).all(1) for cells in self._cells]).any(0)
         policy = POLICIES[self.attention_view.step.scoring.empty_rows]
-        by_text = {NOT_A_NUMBER: {*np.flatnonzero(nan & ~empty)}, policy: {*np.flatnonzero(empty)}}
+        by_text = {NOT_A_NUMBER: {*np.flatnonzero(has_nan & ~is_masked)}, policy: {*np.flatnonzero(is_masked)}}
         return {text: rows for text, rows in by_text.items() if rows}
-
-    @property
-    def _strengths(self) -> np.ndarray:
-        """Strength of each line from 0 to 1: its weight or, in linear attention, its size as a share of the largest."""
-        sizes = np.abs(self.edges.weights)
-        return sizes / sizes.max(initial=1e-9) if self._window.step.linear else self.edges.weights
 
     def _lines(self) -> Table:
         """Build the table of lines; lines of several heads are shifted, so that they do not cover each other."""
         edges, (queries, keys), count = self.edges, self._sides, len(self.edges.weights)
         rows, columns, heads = edges.rows, edges.columns, edges.heads
-        distance = min(4.0, (self._cell - 6) / len(self.heads)) / self._cell
+        distance = min(4.0, (self._cell - 6) / len(self.heads)) / self._cell  # in heights of a token; at most 4 pixels
         shift = 0.5 + (heads - (len(self.heads) - 1) / 2) * distance
-        pairs = zip(self._sides, self.selected or (-1, -1), strict=True)
-        row, column = (part.index_of(position) for part, position in pairs)
+        query, key = self.selected or (-1, -1)
+        is_selected = (rows == queries.index_of(query)) & (columns == keys.index_of(key))
+        strength = edges.weights  # 0 to 1
+        if self._window.step.linear:
+            strength = np.abs(edges.weights) / np.abs(edges.weights).max(initial=1e-9)
         query_names, key_names = map(axes.names, self._sides)
         return {
             "y": (rows + shift).tolist(),
@@ -274,8 +282,8 @@ class HeadLines(SiteFigure):
             "index": [*range(count)],
             "side": ["line"] * count,
             "ink": [self._inks[head] for head in heads],
-            "weight": self._strengths.tolist(),
-            "chosen": ((rows == row) & (columns == column)).tolist(),
+            "weight": strength.tolist(),
+            "chosen": is_selected.tolist(),
             "query_name": [query_names[row] for row in rows],
             "key_name": [key_names[column] for column in columns],
             "weight_text": [written(weight, ".4f") for weight in edges.weights.tolist()],
@@ -283,50 +291,54 @@ class HeadLines(SiteFigure):
         }
 
     def _tokens(self, side: int) -> Table:
-        """Build the table of the tokens of the queries (0) or keys (1)."""
-        part, colors, count = self._sides[side], self.colors, len(self._sides[side])
-        picked = {part.index_of(position) for name, position in self._pins if name == SIDES[side]}
-        accented = picked | ({part.index_of(self.selected[side])} if self.selected else set())
-        warned = set().union(*self._weightless_rows.values()) if side == 0 else set()
-        inks = [colors.quiet if token.special else colors.text for token in part.tokens]
-        inks = [colors.accent if i in accented else ink for i, ink in enumerate(inks)]
-        turns = [(token.segment, token.role) for token in part.tokens]
+        """Build the table of the tokens of the queries (`side` 0) or keys (1)."""
+        tokens, colors, count = self._sides[side], self.colors, len(self._sides[side])
+        positions = tokens.starts.tolist()
+        picked = {tokens.index_of(position) for name, position in self._pins if name == SIDES[side]}
+        inks = [colors.quiet if token.special else colors.text for token in tokens.tokens]
+        selected = {tokens.index_of(self.selected[side])} - {None} if self.selected else set()
+        for i in picked | selected:
+            inks[i] = colors.accent
+        for i in set().union(*self._weightless_rows.values()) if side == 0 else ():
+            inks[i] = colors.warning
+        turns = [(token.segment, token.role) for token in tokens.tokens]
         return {
             "begin": [*range(count)],
             "middle": [i + 0.5 for i in range(count)],
             "end": [*range(1, count + 1)],
             "label": self._labels[side],
-            "ink": [colors.warning if i in warned else ink for i, ink in enumerate(inks)],
+            "ink": inks,
             "picked": [i in picked for i in range(count)],
             "breaks": [i > 0 and turns[i] != turns[i - 1] for i in range(count)],
             "side": [SIDES[side]] * count,
-            "query": [-1] * count if side else part.starts.tolist(),
-            "key": part.starts.tolist() if side else [-1] * count,
+            "query": [-1] * count if side else positions,
+            "key": positions if side else [-1] * count,
             "rev": [self.rev] * count,
             "index": [-1] * count,
-            "name": axes.names(part),
+            "name": axes.names(tokens),
         }
 
     @cached_property
     def _labels(self) -> tuple[list[str], list[str]]:
-        """Labels of both sides: rows without weights have a cross; if one token of one head is picked, with weights."""
-        labels = tuple([visible_text(label, LONGEST_LABEL) for label in part.labels] for part in self._sides)
-        for i in set().union(*self._weightless_rows.values()):
-            labels[0][i] = f"× {labels[0][i]}"
+        """Labels of queries (with × if without weights) and keys; with weights if one token of one head is picked."""
+        queries, keys = ([visible_text(label, LONGEST_LABEL) for label in side.labels] for side in self._sides)
+        for row in set().union(*self._weightless_rows.values()):
+            queries[row] = f"× {queries[row]}"
         if len(self._pins) == len(self.heads) == 1:
-            ((side, _),) = self._pins
+            ((picked_side, _),) = self._pins
             for row, column, weight in zip(*self.edges[1:4], strict=True):
-                if side == "query":
-                    labels[1][column] += f" {weight:.2f}"
+                if picked_side == "query":
+                    keys[column] += f" {weight:.2f}"
                 else:
-                    labels[0][row] = f"{weight:.2f} {labels[0][row]}"
-        return labels
+                    queries[row] = f"{weight:.2f} {queries[row]}"
+        return queries, keys
 
     def _side(self, side: int) -> list[Spec]:
-        """Build the layers of the token labels on one side: queries left, keys right."""
+        """Build the layers of the token labels: of queries, on the left (`side` 0), or of keys, on the right (1)."""
         table, titles, align = ("queries", "keys")[side], [(QUERY, KEY)[side]], ALIGN[side]
-        x_at = {by: marks.pixels_at(self._gap + by if side else -by) for by in (1, 2, 4, PADDING, 68)}
-        begin, middle = (_token_y(self._most_tokens, name) for name in ("begin", "middle"))
+        # channels x by pixels from the ends of the lines
+        x_at = {distance: marks.pixels_at(self._gap + distance if side else -distance) for distance in (1, 2, 4, 8, 68)}
+        begin, middle = self._y("begin"), self._y("middle")
         text, x = {"align": align, "font": MONO, "baseline": "middle"}, {"x": x_at[PADDING]}
         titles += [STACKS[side]] if self.site.kind == "cross" else []
         over = {"align": align, "baseline": "bottom", "dy": -12 - LINE * (len(titles) - 1), "lineHeight": LINE}
@@ -364,32 +376,27 @@ class HeadLines(SiteFigure):
         return [point, signs_spec(where)]
 
 
-def _token_y(most: int, name: str) -> Spec:
-    """Build the y channel of a token from a field, on a scale for `most` tokens."""
-    return marks.places(most, reverse=True) | {"field": name}
-
-
 def _widest(labels: Sequence[str]) -> float:
     """Return the width of the widest label in pixels."""
     return max(map(text_width, labels), default=0.0)
 
 
 def _count_note(weights: np.ndarray, total: int, pins: frozenset[Pin], least: float | None) -> str:
-    """Write how many of `total` weights, or of the weights of the picked tokens, have a line."""
+    """Write how many of `total` weights, of all tokens or of the picked ones, have a line."""
     count, picked = len(weights), ("", " of the picked token", " of the picked tokens")[min(2, len(pins))]
     if count == total:
         return f"all {total:,} weights{picked} have a line" if total else f"no weight{picked} to draw"
-    what = f"{count:,} of {total:,} weights{picked} have a line"
-    if least is None or count == MOST_ASKED:
-        return f"{what}: the strongest, from {weights[0]:.2g} on" if count else what
-    return f"{what}: those of at least {least:g}"
+    note = f"{count:,} of {total:,} weights{picked} have a line"
+    if least is not None and count < MOST_ASKED:
+        return f"{note}: those of at least {least:g}"
+    return f"{note}: the strongest, from {weights[0]:.2g} on" if count else note
 
 
 def window_notes(view: AttentionView, whole: AttentionView, form: str) -> list[str]:
-    """Return a note if a figure, named by `form`, shows only a part, `view`, of the tokens of `whole`."""
+    """Return a note if `view` has only some tokens of `whole`, as a figure, named by `form`, has no room for all."""
     spans = []
-    for name, part, tokens in (("queries", view.queries, whole.queries), ("keys", view.keys, whole.keys)):
-        if len(part) < len(tokens):
+    for name, drawn, tokens in (("queries", view.queries, whole.queries), ("keys", view.keys, whole.keys)):
+        if len(drawn) < len(tokens):
             total = "" if whole.window else f" of {len(tokens):,}"
-            spans.append(f"{name} {part.starts[0]} to {part.stops[-1] - 1}{total}")
+            spans.append(f"{name} {drawn.starts[0]} to {drawn.stops[-1] - 1}{total}")
     return [f"too many tokens for {form}: {' and '.join(spans)}; the map shows all"] if spans else []

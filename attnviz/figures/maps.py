@@ -28,15 +28,20 @@ Tokens = Sequence[Token | str]
 
 MOST_WHOLE = 4096**2
 """Maximum number of cells of a mask that is exported cell by cell; larger masks are exported as tiles."""
-
 MOST_TEXTS = RECTANGLES**2
 """Maximum number of cells for which each cell has its own tooltip."""
-
 LONGEST_TITLE = 45
 """Maximum number of characters of a title on a page, which lists the rules elsewhere."""
-
 ALONE, READS = "what each row may look at", "each row: what it may read to predict the next word"
 COUNTED = "keys: how many each query has left"
+LEAKS = {
+    NOT_TESTED: CellState(STATES[NOT_TESTED], "blocked"),
+    CLOSED: CellState(STATES[CLOSED], "blocked", "hatch"),
+    SAW: CellState(STATES[SAW], "open", "dot"),
+    UNUSED: CellState(STATES[UNUSED], "open", "ring"),
+    LEAK: CellState(STATES[LEAK], "leak", "cross"),
+}
+"""States of a cell of a leak test, in rising priority."""
 
 
 @figure
@@ -66,9 +71,6 @@ def mask(
         brush: whether a drag over a map of rectangles selects cells, under the name "drag", as intervals
             {"row": [begin, end], "column": [begin, end]}.
         yours: part of the mask that the user added to the built-in mask; None if there is none.
-
-    Raises:
-        InputError: if the view leaves no query or no key.
     """
     tokens = as_tokens(queries), as_tokens(queries if keys is None else keys)
     window = {"sentence": sentence, "view": view, "rows": rows or ALL, "columns": columns or ALL}
@@ -198,34 +200,27 @@ def _state_map(
 
     def squares(tile: int) -> Squares:
         """Compute the squares of the map, with `tile` cells per side; the last state of a tile comes first."""
-        numbers = {}
-        if weights is not None:
-            part = pooled(weights, tile) if scale == "sequential" else largest_in_size(weights, tile)
-            ramp = Ramp("weight", 1.0) if scale == "sequential" else scale_of("weight", part, signed=True)
-            numbers = {"numbers": [Number("weight", part, ".3f")], "ramp": ramp}
-        part = pooled(states, tile)
-        texts = [cell_text(*cell) for cell in np.ndindex(part.shape)] if cell_text and part.size <= MOST_TEXTS else ()
-        return Squares(states=len(kinds) - 1 - part, kinds=kinds[::-1], texts=texts, **numbers)
+        numbers, ramp, texts = [], None, ()
+        if weights is not None and scale == "sequential":
+            numbers, ramp = [Number("weight", pooled(weights, tile), ".3f")], Ramp("weight", 1.0)
+        elif weights is not None:
+            largest = largest_in_size(weights, tile)
+            numbers, ramp = [Number("weight", largest, ".3f")], scale_of("weight", largest, signed=True)
+        tile_states = pooled(states, tile)
+        if cell_text and tile_states.size <= MOST_TEXTS:
+            texts = [cell_text(*cell) for cell in np.ndindex(tile_states.shape)]
+        last = len(kinds) - 1  # kinds are in rising priority, squares list the first of the legend first
+        return Squares(states=last - tile_states, kinds=kinds[::-1], texts=texts, numbers=numbers, ramp=ramp)
 
     sides = token_sides(*(groups(as_tokens(tokens)) for tokens in (rows, columns)), titles)
     tiles = "each square shows the first of the legend among its"
     return Map(facts=facts, **sides, squares=squares, tiles=tiles, **style)
 
 
-LEAKS = {
-    NOT_TESTED: CellState(STATES[NOT_TESTED], "blocked"),
-    CLOSED: CellState(STATES[CLOSED], "blocked", "hatch"),
-    SAW: CellState(STATES[SAW], "open", "dot"),
-    UNUSED: CellState(STATES[UNUSED], "open", "ring"),
-    LEAK: CellState(STATES[LEAK], "leak", "cross"),
-}
-"""States of a cell of a leak test, in rising priority."""
-
-
 @figure
 def leaks(test: LeakTest, *, selected: tuple[int, int] | None = None, **style: Any) -> Map:
     """Map a leak test: which outputs moved when each token was changed; red where the mask forbids it."""
-    promise, caution = f"expected: {test.promise}", CAUTIONS.get(test.provenance, "")
+    expected, caution = f"expected: {test.promise}", CAUTIONS.get(test.provenance, "")
     noise = f"differs by {100 * test.noise:.1g}%" if test.noise else "stays the same"
     moved = f"an output has moved if it changes by more than {100 * test.tolerance:.1g}% of its length"
     measured = f"{moved}; if no token is changed, it {noise}"
@@ -237,8 +232,8 @@ def leaks(test: LeakTest, *, selected: tuple[int, int] | None = None, **style: A
     arrays = {name: getattr(test, name).numpy() for name in ("moved", "promised", "leaks")}
     facts = FigureFacts(
         heading=f"Leak test: {sentences.count_of_leaks(test)} · {test.where} · {in_title(test.source)}",
-        notes=[promise, measured, *test.notes, caution, edits],
-        lines=[promise, caution],
+        notes=[expected, measured, *test.notes, caution, edits],
+        lines=[expected, caution],
         more=[measured, *test.notes, edits, *cells],
         name=file_stem(test.source, "leaks", test.where, test.text, end=edited(test.edits)),
         table=partial(tables.leaks_table, test),

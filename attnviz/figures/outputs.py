@@ -25,12 +25,15 @@ MOST_LABELS, MOST_BARS = 12, 40
 """Maximum number of classes (the most probable), and of tokens or rows (those that changed most) with bars."""
 LEAST = 0.01
 """Probability below which, both before and after a change, a word has no bar."""
-
 NO_NUMBERS = "the probabilities are not numbers (NaN)"
 HOLLOW, OTHERS = "hollow bar: before the change", "others"
 SEVERAL = "each label has a probability of its own; several may hold"
 ONE_LABEL = "the model gives one number: the logistic function of it is drawn"
 MOVED = "how far each token's output vector moved, as a share of its length"
+STEP_BAR, LONGEST, LONGEST_OF_TWO = 24, 12, 8
+"""Pixels of a bar of probability 1; maximum length of a word, and of each of two words in a row, to fit a phone."""
+NOTHING = "–"
+"""Mark for a position beyond the end of a run's text."""
 
 
 @figure
@@ -41,9 +44,6 @@ def next_word(
 
     Given a run `before` a change, the words of both runs have bars, and hollow bars show the probability before the
     change. If the tokens of that run up to this position are different, a note replaces the hollow bars.
-
-    Raises:
-        InputError: if the model predicts no words there.
     """
     options = {"before": before, "sentence": sentence, "count": count}
     ranked = analysis.next_words(record, position, **options)
@@ -96,9 +96,6 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0, *
     """Draw bars of the probability of each class of a sentence, with hollow bars for the probability before a change.
 
     For a regression, each output is a number without a bar.
-
-    Raises:
-        InputError: if the model does not classify texts.
     """
     options, is_number = {"before": before, "sentence": sentence}, analysis.is_number(record)
     ranked, (name, numbers) = analysis.labels(record, **options), ("labels", "probabilities")
@@ -160,11 +157,7 @@ def _ranked_bars(
 
 @figure
 def change(before: Record, after: Record, *, sentence: int = 0, **style: Any) -> BarChart:
-    """Draw bars of the relative change of each token's output vector, ||after - before|| / ||before||.
-
-    Raises:
-        InputError: if the runs cannot be compared.
-    """
+    """Draw bars of the relative change of each token's output vector, ||after - before|| / ||before||."""
     moved, text = analysis.output_change(before, after, sentence).numpy(), after.read[sentence]
     order = np.argsort(-np.nan_to_num(moved, nan=np.inf, posinf=np.inf), kind="stable")
     indices = sorted(order[:MOST_BARS].tolist())  # NaN counts as the largest: it must not be missed
@@ -189,21 +182,12 @@ def change(before: Record, after: Record, *, sentence: int = 0, **style: Any) ->
     return BarChart(facts=facts, bars=bars, record=after, sentence=sentence, **style)
 
 
-STEP_BAR, LONGEST, LONGEST_OF_TWO = 24, 12, 8
-"""Pixels of a bar of probability 1; maximum length of a word, and of each of two words in a row, to fit a phone."""
-NOTHING = "–"
-"""Mark for a position beyond the end of a run's text."""
-
-
 @figure
 def step_by_step(record: Record, *, before: Record | None = None, sentence: int = 0, **style: Any) -> BarChart:
     """Draw a row per position (without padding): the input token, and the most probable word with a bar.
 
     A fill-in model has one row per blank. Given a run `before` a change, rows whose prediction changed come first, as
     "le → les"; a hollow bar shows the probability of the word that was predicted before.
-
-    Raises:
-        InputError: if the model predicts no words.
     """
     options = {"before": before, "sentence": sentence}
     table, predicts = tables.step_by_step_table(record, **options), "writes" if record.targets else "expects"

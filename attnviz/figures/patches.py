@@ -23,8 +23,8 @@ from attnviz.figures.base import Views
 from attnviz.figures.text_strip import LOOKS, PLACES, TOOLTIP, TokenWeights, balanced, word_layers
 
 SIDE, BETWEEN, LEAST, THIN = 300, 6, 24.0, 8
-"""Pixels: longer side of a picture, gap between the pictures of a text, smallest shorter side of a picture, and width
-below which a patch has no frame."""
+"""Pixels: longer side of all pictures of a text, gap between them, smallest shorter side of a picture, and width below
+which a patch has no frame."""
 STRONGEST, UNREAD = 0.75, 0.9
 """Opacity of the strongest tint, and of the gray over strips of a picture that the model did not receive."""
 NARROW, OVERLAP = 0.004, 0.1
@@ -33,7 +33,6 @@ CHIP, DOT = 24, 6
 """Pixels of the height of a position that is not a patch, and of its dot where there are many."""
 MOST_CHIPS, MOST_WORDS = 32, 200
 """Maximum number of special tokens, and of all tokens, beside patches that have labels; if exceeded, they are dots."""
-
 CLS = "[CLS]"
 LESS = ("", "sinks")
 WITHOUT_SINKS = f"without patches above {pictured.SINK:g} times the median mean weight; the rest in parts of their sum"
@@ -46,7 +45,7 @@ def on_grid(record: Record, site: Site) -> bool:
 
 @dataclass(frozen=True)
 class Frame:
-    """A drawn picture: its place in pixels, and its patches; `picture` is None where only the patches are drawn."""
+    """A drawn picture: its box in pixels, its image (None if only patches are drawn), and the boxes of its patches."""
 
     x: float
     y: float
@@ -81,7 +80,8 @@ class PatchImage(TokenWeights):
             where = f"Neither queries nor keys of {self.site} are patches of a picture"
             raise InputError(f"{where}: use record(places=...).")
         super().__post_init__()
-        if self.chosen is None and self.side == "from" and self.record.tokens(self.site)[0][0].text == CLS:
+        first_query = self.record.tokens(self.site)[0][0]
+        if self.chosen is None and self.side == "from" and first_query.text == CLS:
             object.__setattr__(self, "chosen", 0)
 
     @property
@@ -103,21 +103,22 @@ class PatchImage(TokenWeights):
 
     @property
     def begin(self) -> str:
-        size = f"{sum(token.box is not None for token in self._patch_sentence.tokens):,}"
-        return f"A picture of {size} patches, the stronger their tint the more attention {{}} one position."
+        """Beginning of the description, with a gap for "from" or "to"."""
+        count = sum(token.box is not None for token in self._patch_sentence.tokens)
+        return f"A picture of {count:,} patches, the stronger their tint the more attention {{}} one position."
 
     @cached_property
     def cells(self) -> Cells:
         """Cells of the chosen token, with NaN for sinks if `less` is "sinks"."""
-        cells, starts = super().cells, self.ends[1].starts.tolist()
+        cells, positions = super().cells, self.ends[1].starts.tolist()
         if not self.less:
             return cells
         options = {"sentence": self.sentence}
-        values = pictured.without_sinks(self.record, self.site, self.head, self.position, **options)
-        positions = pictured.patches(self.record, self.site, **options)
-        by_position = dict(zip(starts, cells.weights[0].tolist(), strict=True))
-        by_position |= zip(positions, values.tolist(), strict=True)
-        return replace(cells, weights=np.array([[by_position[start] for start in starts]]))
+        patches = pictured.patches(self.record, self.site, **options)  # their positions
+        patch_weights = pictured.without_sinks(self.record, self.site, self.head, self.position, **options)
+        weight_at = dict(zip(positions, cells.weights[0].tolist(), strict=True))
+        weight_at |= zip(patches, patch_weights.tolist(), strict=True)
+        return replace(cells, weights=np.array([[weight_at[position] for position in positions]]))
 
     def state(self, i: int) -> str:
         """Describe the state of the cell of one shaded token, also of a sink that is left out."""
@@ -129,45 +130,49 @@ class PatchImage(TokenWeights):
         return in_title(self.ends[0].labels[self.index])
 
     def _arrays(self) -> dict[str, np.ndarray]:
+        """Add boxes, (tokens, 5), to the arrays: number of the picture, left, top, right, bottom; NaN without a box."""
         boxes = [token.box for token in self.ends[1].tokens]
         numbers = [[box.picture, box.left, box.top, box.right, box.bottom] if box else [np.nan] * 5 for box in boxes]
         return super()._arrays() | {"boxes": np.array(numbers, np.float32)}
 
     @property
     def lines(self) -> list[str]:
+        """Lines under the title."""
         less = [WITHOUT_SINKS] if self.less else []
         return [*less, *(line.replace("between words", "of a patch") for line in super().lines)]
 
     @cached_property
     def _layout(self) -> list[tuple[list[Frame], list[dict], list[dict]]]:
-        """Frames, patches and words (other tokens): of the shaded tokens, and of the chosen token's sentence.
+        """Frames, rows of patches and rows of words (other tokens): of the shaded tokens, and of the chosen token.
 
-        The second entry is left out if the sentences are the same and the picture has no pixels to show.
+        The second entry is left out if both are of the same text and the picture has no pixels to show.
         """
         has_pixels, layout = bool(self._patch_sentence.pictures), []
         for end in (1,) if self.one_text and not has_pixels else (1, 0):
-            part, is_shaded, frames = self.ends[end], end == 1, frames_of(self._texts[end])
-            number_of = {box: i for i, frame in enumerate(frames) for box in frame.boxes}
-            looks, bright = self.looks(part, self.colors, is_shaded=is_shaded), self.scale.ramp().shade(self.weights)
-            patches, words, beside = [], [], [token for token in part.tokens if token.box is None]
-            is_many = sum(token.special for token in beside) > MOST_CHIPS or len(beside) > MOST_WORDS
-            is_many &= bool(frames)
-            for i, (token, look) in enumerate(zip(part.tokens, looks, strict=True)):
-                tinted = is_shaded and has_pixels and self.colored[i]
-                covers = STRONGEST * float(bright[i]) if tinted else float(is_shaded or not has_pixels)
-                tint = {"fill": TINT, "ink": self.colors.text} if tinted else {}
-                look = look | tint | {"cover": covers, "end": end}
+            tokens, is_shaded, frames = self.ends[end], end == 1, frames_of(self._texts[end])
+            frame_of = {box: number for number, frame in enumerate(frames) for box in frame.boxes}
+            looks, shade = self.looks(tokens, self.colors, is_shaded=is_shaded), self.scale.ramp().shade(self.weights)
+            without_box = [token for token in tokens.tokens if token.box is None]
+            num_special = sum(token.special for token in without_box)
+            are_dots = bool(frames) and (num_special > MOST_CHIPS or len(without_box) > MOST_WORDS)
+            patches, words = [], []
+            for i, (token, look) in enumerate(zip(tokens.tokens, looks, strict=True)):
+                row = look | {"cover": float(is_shaded or not has_pixels), "end": end}
+                is_tinted = is_shaded and has_pixels and self.colored[i]
+                if is_tinted:
+                    row.update({"fill": TINT, "ink": self.colors.text, "cover": STRONGEST * float(shade[i])})
                 if (box := token.box) is None:
-                    fill = {"fill": pixels.mixed(TINT, self.colors.background, covers)} if tinted else {}
-                    text = "" if is_many else visible_text(part.labels[i], 16)
-                    words.append(look | fill | {"text": text, "number": ""})
+                    if is_tinted:  # the words have no fill opacity
+                        row["fill"] = pixels.mixed(TINT, self.colors.background, row["cover"])
+                    text = "" if are_dots else visible_text(tokens.labels[i], 16)
+                    words.append(row | {"text": text, "number": ""})
                     continue
-                frame = frames[number_of[box]]
-                edge = 0.0 if (box.right - box.left) * frame.width < THIN else 0.4
-                width = look["stroke_width"] if look["stroke_width"] > 1 else edge
-                ends = {"x": box.left, "x2": box.right, "y": box.top, "y2": box.bottom, "stroke_width": width}
-                patches.append(look | ends | {"frame": number_of[box]})
-            size, gap = (DOT, 1.0) if is_many else (CHIP, 4.0)
+                number = frame_of[box]
+                row.update({"x": box.left, "x2": box.right, "y": box.top, "y2": box.bottom, "frame": number})
+                if row["stroke_width"] <= 1:  # not emphasized
+                    row["stroke_width"] = 0.0 if (box.right - box.left) * frames[number].width < THIN else 0.4
+                patches.append(row)
+            size, gap = (DOT, 1.0) if are_dots else (CHIP, 4.0)
             widths = [text_width(word["text"]) + 12 if word["text"] else DOT for word in words]
             for word, (x, line), width in zip(words, balanced(widths, [gap] * len(words), SIDE), widths, strict=True):
                 top = line * (size + gap)
@@ -176,7 +181,7 @@ class PatchImage(TokenWeights):
         return layout
 
     def draw(self) -> Views:
-        """Draw pictures of the chosen token's sentence and of the shaded tokens, each over its words."""
+        """Draw the picture of the shaded tokens and that of the chosen token's text, each over its words."""
         ramp, parts, names, layout = replace(self.scale.ramp(), top=0.0), [], [], self._layout
         colors = (self.colors.background, TINT) if self._patch_sentence.pictures else self.colors.ramp
         tables: dict[str, list[dict]] = {"pictures": [], "unread": []}
@@ -216,15 +221,15 @@ class PatchImage(TokenWeights):
 
 def unread_of(frame: Frame) -> list[dict[str, float]]:
     """Return the strips at the edges of a picture that no patch covers: the model does not receive them."""
-    edges = np.array([(box.left, box.top, box.right, box.bottom) for box in frame.boxes] or [(0, 0, 1, 1)])
-    (left, top), (right, bottom) = edges[:, :2].min(0).tolist(), edges[:, 2:].max(0).tolist()
+    boxes = np.array([(box.left, box.top, box.right, box.bottom) for box in frame.boxes] or [(0, 0, 1, 1)])
+    (left, top), (right, bottom) = boxes[:, :2].min(0).tolist(), boxes[:, 2:].max(0).tolist()
     strips = (0, 0, 1, top), (0, bottom, 1, 1), (0, top, left, bottom), (right, top, 1, bottom)
     wide = [strip for strip in strips if min(strip[2] - strip[0], strip[3] - strip[1]) > NARROW]
     return [dict(zip(("x", "y", "x2", "y2"), strip, strict=True)) for strip in wide]
 
 
 def across(count: int) -> int:
-    """Return the number of pictures per row, if `count` pictures are arranged in a square."""
+    """Return the number of pictures per row, for `count` pictures in as many rows as columns."""
     return math.ceil(math.sqrt(max(1, count)))
 
 
@@ -233,41 +238,44 @@ def frames_of(sentence: Sentence) -> list[Frame]:
     layers = _layers([token.box for token in sentence.tokens if token.box is not None])
     count = across(len(layers))
     side = (SIDE - (count - 1) * BETWEEN) / count
-    frames, left, top, below = [], 0.0, 0.0, 0.0
+    frames, left, top, bottom = [], 0.0, 0.0, 0.0
     for number, (index, boxes) in enumerate(layers):
-        high, wide = len({box.top for box in boxes}), len({box.left for box in boxes})
         picture = sentence.pictures[index] if sentence.pictures else None
-        high, wide = picture.size if picture else (high, wide)
+        high, wide = len({box.top for box in boxes}), len({box.left for box in boxes})  # in patches
+        if picture:
+            high, wide = picture.size
         factor = side / max(high, wide)
         width, height = max(LEAST, wide * factor), max(LEAST, high * factor)
-        if number % count == 0:
-            left, top = 0.0, below + BETWEEN if number else 0.0
+        if number % count == 0:  # begin a row
+            left, top = 0.0, bottom + BETWEEN if number else 0.0
         frames.append(Frame(left, top, width, height, picture and picture.small, tuple(boxes)))
-        left, below = left + width + BETWEEN, max(below, top + height)
+        left, bottom = left + width + BETWEEN, max(bottom, top + height)
     return frames
 
 
 def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
-    """Group boxes into layers without overlap, each with its picture's number.
+    """Group boxes into layers without overlap; return each layer with the number of its picture.
 
     A model that reads a picture as a whole and in tiles has two layers for it.
     """
     layers = []
-    for number in range(max((box.picture for box in boxes), default=-1) + 1):
-        parts = [box for box in boxes if box.picture == number]
-        edges = np.array([(box.left, box.top, box.right, box.bottom) for box in parts]).reshape(-1, 4)
-        areas = (edges[:, 2:] - edges[:, :2]).prod(1)
-        numbers = np.zeros(len(parts), int)
-        for i in range(1, len(parts) if areas.sum() > 1 + OVERLAP else 0):
-            shared = np.minimum(edges[:i, 2:], edges[i, 2:]) - np.maximum(edges[:i, :2], edges[i, :2])
-            covers = shared.clip(0).prod(1) > OVERLAP * np.minimum(areas[:i], areas[i])
-            numbers[i] = min({*range(i + 1)} - {*numbers[:i][covers].tolist()})
-        layers += [(number, [parts[i] for i in np.flatnonzero(numbers == layer)]) for layer in np.unique(numbers)]
+    for picture in range(max((box.picture for box in boxes), default=-1) + 1):
+        own_boxes = [box for box in boxes if box.picture == picture]
+        edges = np.array([(box.left, box.top, box.right, box.bottom) for box in own_boxes]).reshape(-1, 4)
+        starts, stops = edges[:, :2], edges[:, 2:]
+        areas = (stops - starts).prod(1)
+        layer_of = np.zeros(len(own_boxes), int)
+        for i in range(1, len(own_boxes) if areas.sum() > 1 + OVERLAP else 0):
+            shared_sides = np.minimum(stops[:i], stops[i]) - np.maximum(starts[:i], starts[i])
+            overlaps = shared_sides.clip(0).prod(1) > OVERLAP * np.minimum(areas[:i], areas[i])
+            layer_of[i] = min({*range(i + 1)} - {*layer_of[:i][overlaps].tolist()})  # the first layer without overlap
+        members = [np.flatnonzero(layer_of == layer) for layer in np.unique(layer_of)]
+        layers += [(picture, [own_boxes[i] for i in indices]) for indices in members]
     return layers
 
 
 def _picture(frame: Frame, end: int, number: int, colors: Theme) -> Spec:
-    """Draw patches over their picture, if any, on axes from 0 to 1; a spectrogram has an axis in seconds."""
+    """Build the view of a frame: patches, with `end` and `number` in their rows, over their picture, if any."""
     where, axis = f"datum.end === {end} && datum.frame === {number}", None
     if seconds := frame.picture.seconds if frame.picture else 0.0:
         step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 600, 3600) if seconds / step <= 5)

@@ -11,7 +11,7 @@ import pandas as pd
 from attnviz.analysis.steps import Matrix, Stage
 from attnviz.analysis.views import Groups, as_tokens
 from attnviz.charts import marks
-from attnviz.charts.axes import THINNEST, TOKENS, GridSide, Size, every_of, number_cell, short
+from attnviz.charts.axes import THINNEST, TOKENS, GridSide, Size, label_step, number_cell, short
 from attnviz.charts.grid import READABLE, Grid, together
 from attnviz.charts.marks import Ramp, heading, limit_of, text_width, title_spec
 from attnviz.charts.pixels import Number, Squares
@@ -27,36 +27,29 @@ from attnviz.figures.heads import thumbnail_chart, thumbnail_tables
 
 WIDTH, HIGH, WIDE, MISSING, GAP = 302, 36, 84, 18, 8
 """Pixels: width of the overview (fits a phone), height and width of a thumbnail, height of a stage without one, gap."""
-
 FIRST, MOST_COLUMNS = 16, 64
 """Maximum number of dimensions of a vector in a thumbnail, and in a large table; exported tables have them all."""
-
 LONGEST = 12
 """Maximum number of code points of a token's label."""
-
 BESIDE, ALONE = 540, 896
 """Maximum width in pixels of a large table: beside other tables, and alone."""
-
 MOST_CELLS = 4096
 """Maximum number of cells of all tables together for rectangles; larger tables are images with clickable rows."""
-
 KINDS = (
     CellState("number", "ramp", legend=""),
     CellState("blocked", "blocked", "hatch"),
     CellState("NaN: not a number", "blocked", "cross"),
 )
 """States of a cell in a table of numbers."""
-
 WEIGHTS, SIDES = ("weight", "weights", "may_attend"), ("row", "column")
 """Keys of tables whose color scale begins at 0, and titles of axes that are not tokens."""
-
 MAIN = ("embedded_query", "q_all", "y")
 """Keys of the tables that represent their stages; other stages are represented by their first table."""
 
 
 @dataclass(frozen=True, eq=False)
 class HeadSteps(Figure):
-    """Figure of the steps of one head; in subclasses, `shows` is its key and title, and `matrices` are its tables."""
+    """Base class of figures of one head's steps; `shows` has file name and title, `matrices` the numbers."""
 
     record: Record = field()
     site: Site
@@ -80,16 +73,16 @@ class HeadSteps(Figure):
 
     def _table(self) -> pd.DataFrame:
         """Table with one row per number: table, row, row_token, column, column_token, value."""
-        parts = []
+        tables = []
         for matrix in self.matrices:
             rows, columns = np.repeat(matrix.rows, len(matrix.columns)), np.tile(matrix.columns, len(matrix.rows))
             numbers = matrix.values.double().flatten().numpy()
-            part = pd.DataFrame({"table": matrix.name, "row": rows, "column": columns, "value": numbers})
+            table = pd.DataFrame({"table": matrix.name, "row": rows, "column": columns, "value": numbers})
             for side, axis in zip(("row", "column"), matrix.axes, strict=True):
-                texts = [token.text for token in self.tokens.get(axis, ())]
-                part[f"{side}_token"] = [texts[i] for i in part[side]] if texts else ""
-            parts.append(part)
-        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+                texts = [token.text for token in self.tokens.get(axis, ())]  # empty for an axis of dimensions
+                table[f"{side}_token"] = [texts[i] for i in table[side]] if texts else ""
+            tables.append(table)
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
     def _arrays(self) -> dict[str, np.ndarray]:
         return {matrix.key: matrix.values.numpy() for matrix in self.matrices}
@@ -101,7 +94,7 @@ def main(stage: Stage) -> Matrix | None:
 
 
 def _first_columns(matrix: Matrix, most: int) -> Matrix:
-    """Cut a table to its first columns."""
+    """Cut a table to at most `most` columns, the first ones."""
     blocked = None if matrix.blocked is None else matrix.blocked[:, :most]
     return replace(matrix, columns=matrix.columns[:most], values=matrix.values[:, :most], blocked=blocked)
 
@@ -143,10 +136,12 @@ def number_grid(
 def side_of(
     axis: str, positions: range, title: str = "", labels: Sequence[str] | None = None, names: Any = None, every: int = 0
 ) -> GridSide:
-    """Make the rows or columns of a table, by default without texts; `every` is the step between labels."""
+    """Make the rows or columns of a table, by default without texts; for the arguments see `GridSide`."""
     starts, blanks = np.array(positions, int), [""] * len(positions)
-    tokens, labels = Groups(as_tokens(blanks), starts, starts + 1), blanks if labels is None else labels
-    return GridSide(tokens, title, axis, labels, blanks if names is None else names, every)
+    tokens = Groups(as_tokens(blanks), starts, starts + 1)
+    return GridSide(
+        tokens, title, axis, blanks if labels is None else labels, blanks if names is None else names, every
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,8 +204,9 @@ class StepsOverview(HeadSteps):
             wide = max(12.0, min(WIDE, HIGH * len(matrix.columns) / max(1, len(matrix.rows))))
         else:
             matrix = _first_columns(matrix, FIRST)
-        across, down = wide / max(1, len(matrix.columns)), HIGH / max(1, len(matrix.rows))
-        grid = number_grid(matrix, Size("rectangles", across, *matrix.values.shape, high=down), self.style)
+        cell_width, cell_height = wide / max(1, len(matrix.columns)), HIGH / max(1, len(matrix.rows))
+        size = Size("rectangles", cell_width, *matrix.values.shape, high=cell_height)
+        grid = number_grid(matrix, size, self.style)
         number = "" if None in grid.selected else digits(matrix.values[grid.selected])
         return wide, grid.uri(1 if self.on_screen else 2), number
 
@@ -263,35 +259,36 @@ class StageTables(HeadSteps):
     @property
     def _ramp(self) -> Ramp:
         """Color legend of all tables; with several tables, each color scale ends at the largest number of its table."""
-        signed, is_shared = any(matrix.key not in WEIGHTS for matrix in self.matrices), len(self.matrices) == 1
-        caption = "from negative over 0 to positive" if signed else "weight, from 0 to 1"
-        top, largest = limit_of(self.matrices[0].values.double().numpy()) or 1.0, "" if is_shared else "max"
-        if not is_shared:
-            caption = f"each table: {caption}"
-        if signed:
-            return Ramp(caption, top, signed=True, largest=largest)
-        return Ramp(caption, max(1.0, top), largest=largest)
+        is_signed = any(matrix.key not in WEIGHTS for matrix in self.matrices)
+        caption, largest = "from negative over 0 to positive" if is_signed else "weight, from 0 to 1", ""
+        if len(self.matrices) > 1:
+            caption, largest = f"each table: {caption}", "max"
+        top = limit_of(self.matrices[0].values.double().numpy()) or 1.0
+        return Ramp(caption, top if is_signed else max(1.0, top), signed=is_signed, largest=largest)
 
     def _grid(self, i: int, whole: Matrix) -> Grid:
         """Build the grid of table `i`; the line above it describes the selected cell."""
         axes, matrix = whole.axes, _first_columns(whole, MOST_COLUMNS)
         positions = matrix.rows, matrix.columns
         wide, high = number_cell(axes, *map(len, positions), ALONE if self.stage.key == "neurons" else BESIDE)
-        (labels, row_names), (over, names) = map(self._texts, axes, positions, ("row", "number"))
-        cut = (side for side, size in zip(positions, whole.shape, strict=True) if len(side) < size)
-        part = "".join(f", {side.start} to {side.stop - 1} shown" for side in cut)
+        row_labels, row_names = self._texts(axes[0], matrix.rows, "row")
+        if i and _is_column(matrix):  # the previous table has row labels
+            row_labels = ()
+        column_labels, column_names = self._texts(axes[1], matrix.columns, "number")
+        column_step = 1 if axes[1] in TOKENS and wide >= THINNEST else label_step(wide, 22)
+        cut = (shown for shown, count in zip(positions, whole.shape, strict=True) if len(shown) < count)
+        shown_part = "".join(f", {shown.start} to {shown.stop - 1} shown" for shown in cut)
         values = matrix.values.double().flatten().tolist()
-        is_image, is_read = len(values) > MOST_CELLS // len(self.matrices), axes[1] in TOKENS and wide >= THINNEST
+        is_image = len(values) > MOST_CELLS // len(self.matrices)
         titles = [axis if axis in TOKENS else side for axis, side in zip(axes, SIDES, strict=True)]
-        labels = () if i and _is_column(matrix) else labels  # the previous table has row labels
         size = Size("pixels" if is_image else "rectangles", wide, *map(len, positions), high=high)
         grid = number_grid(
             matrix,
-            replace(size, every=every_of(high, THINNEST)),
+            replace(size, every=label_step(high, THINNEST)),
             self.style,
-            side_of(axes[0], positions[0], titles[0], labels, row_names),
-            side_of(axes[1], positions[1], titles[1], over, names, 1 if is_read else every_of(wide, 22)),
-            title=matrix.name if axes[1] == "1" else f"{matrix.name}: {_sizes(axes, whole.shape)}{part}",
+            side_of(axes[0], matrix.rows, titles[0], row_labels, row_names),
+            side_of(axes[1], matrix.columns, titles[1], column_labels, column_names, column_step),
+            title=matrix.name if axes[1] == "1" else f"{matrix.name}: {_sizes(axes, whole.shape)}{shown_part}",
             prefix=f"{i}-",
             texts=".3g" if is_image else [*map(digits, values)],
             written=self._cell_texts(matrix, values, wide) if wide >= READABLE[0] and high >= READABLE[1] else (),
@@ -304,14 +301,16 @@ class StageTables(HeadSteps):
         verb = " looks at " if axes == TOKENS else ", "
         if matrix.key == "mixing":
             verb = " takes "
-        return replace(grid, lines=[f"{row_names[row]}{verb}{names[column]}: {digits(matrix.values[row, column])}"])
+        cell = f"{row_names[row]}{verb}{column_names[column]}"
+        return replace(grid, lines=[f"{cell}: {digits(matrix.values[row, column])}"])
 
     @staticmethod
     def _cell_texts(matrix: Matrix, values: list[float], wide: float) -> list[str]:
-        """Format numbers for the inside of cells, shorter in narrow cells; blocked cells stay empty."""
+        """Format numbers for the inside of cells `wide` pixels wide, shorter if they do not fit; "" if blocked."""
         is_short = max((text_width(in_cell(value)) for value in values), default=0) > wide - 4
         blocked = [False] * len(values) if matrix.blocked is None else matrix.blocked.flatten().tolist()
-        return ["" if off else in_cell(value, is_short) for value, off in zip(values, blocked, strict=True)]
+        pairs = zip(values, blocked, strict=True)
+        return ["" if is_blocked else in_cell(value, is_short) for value, is_blocked in pairs]
 
     def _texts(self, axis: str, positions: range, noun: str) -> tuple[list[str], list[str]]:
         """Return the labels of positions on an axis, and their names in tooltips: tokens, or `noun` with a number."""
@@ -330,7 +329,7 @@ def _is_column(matrix: Matrix) -> bool:
 
 
 def _sizes(axes: tuple[str, ...], sizes: tuple[int, ...]) -> str:
-    """Format sizes with nouns: "2 heads × 11 queries × 11 keys"; "" if they are unknown."""
+    """Format sizes with nouns: "2 heads × 11 queries × 11 keys"; "" if there are no sizes."""
     nouns = {"H": "head", "Q": "query", "K": "key", "query": "query", "key": "key"}
     sides = ((axis, size) for axis, size in zip(axes, sizes, strict=False) if axis != "1")
     return " × ".join(counted(size, nouns.get(axis, "number")) for axis, size in sides)

@@ -13,19 +13,7 @@ from attnviz.analysis.sentences import MOST_NAMED, OFF, blocked_by, named, predi
 from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes, marks, pixels, signs
 from attnviz.charts.axes import KEY, QUERY
-from attnviz.charts.marks import (
-    PHONE,
-    LegendEntry,
-    Ramp,
-    Spec,
-    entry,
-    heading,
-    ramp_spec,
-    scale_of,
-    signs_spec,
-    text_width,
-    title_spec,
-)
+from attnviz.charts.marks import PHONE, LegendEntry, Ramp, Spec, heading, ramp_spec, scale_of, text_width, title_spec
 from attnviz.charts.signs import MAY_ATTEND, NOT_A_NUMBER, POLICIES, CellState, Domain, colored, domain_of
 from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme, gray_ramp
 from attnviz.core.amounts import written
@@ -41,13 +29,12 @@ WIDTH, WIDER, SIZE, HIGH, LARGER = 560, 620, 15, 26, 1.4
 """Pixels: line width in a file and on a screen, type size, and height of a token; factor for few tokens on a screen."""
 BLANK, BETWEEN = 5.0, 8
 """Pixels between two words (pieces of a word have less space), and between two lines."""
-
 SIDES = ("from", "to")
 """Direction of the attention: from the chosen token to each key, or from each query to the chosen token."""
 TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("says", "cell"))
 PLACES = ("x", "x2", "y", "y2", "text", "number")
 LOOKS = ("fill", "ink", "stroke", "stroke_width", "query", "key", "rev", *dict(TOOLTIP))
-"""Columns of a table of tokens: their places and texts; their colors, positions and tooltips."""
+"""Columns of a table of tokens: pixels and texts; colors, values that a click selects, and tooltips."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,34 +56,33 @@ class TokenWeights(SiteFigure):
     chosen: int | None = None
     side: str = "from"
 
-    most, kind = MOST_TOKENS, ""
+    most, kind = MOST_TOKENS, ""  # maximum number of tokens drawn; prefix in the file name
     begin = "The sentence, shaded by the attention {} one token."
 
     @cached_property
     def position(self) -> int:
-        """Position of the chosen token."""
+        """Position of the chosen token; of merged tokens, that of the first."""
         if self.side not in SIDES:
             raise InputError(f"There is no side {self.side!r}; there are {', '.join(SIDES)}.")
-        view, end = self.attention_view, SIDES.index(self.side)
-        part = (view.queries, view.keys)[end]
-        chosen = view.strongest_cell(self.head)[end] if self.chosen is None else self.chosen
-        if (index := part.index_of(chosen)) is None:
-            raise InputError(
-                f"There is no token {chosen} to show attention {self.side}; there are {len(part)}, from 0."
-            )
-        return int(part.starts[index])
+        view, axis = self.attention_view, SIDES.index(self.side)  # 0: queries, 1: keys
+        tokens = (view.queries, view.keys)[axis]
+        chosen = view.strongest_cell(self.head)[axis] if self.chosen is None else self.chosen
+        index, count = tokens.index_of(chosen), len(tokens)
+        if index is None:
+            raise InputError(f"There is no token {chosen} to show attention {self.side}; there are {count}, from 0.")
+        return int(tokens.starts[index])
 
     @cached_property
     def window(self) -> AttentionView:
-        """Part to draw: all tokens, or, if more than `most`, those around the chosen token and its largest weight."""
+        """View of the tokens to draw: all, or at most `most` around the chosen token and its largest weight."""
         pins = {"query" if self.side == "from" else "key": self.position}
         return self.attention_view.around(self.head, None, pins, self.most)
 
     @property
     def ends(self) -> tuple[Groups, Groups]:
-        """Tokens of the side that has the chosen token, and tokens of the other side, which are shaded."""
-        parts = self.window.queries, self.window.keys
-        return parts if self.side == "from" else parts[::-1]
+        """Tokens among which one is chosen, and tokens that are shaded: queries and keys, or keys and queries."""
+        sides = self.window.queries, self.window.keys
+        return sides if self.side == "from" else sides[::-1]
 
     @cached_property
     def index(self) -> int:
@@ -105,18 +91,21 @@ class TokenWeights(SiteFigure):
 
     @cached_property
     def cells(self) -> Cells:
-        """Cells between the chosen token and each shaded token, as one row."""
-        cells, end = self.window.cells([self.head])[0], SIDES.index(self.side)
-        rows = {name: np.take(getattr(cells, name), self.index, axis=end) for name in ("weights", "states", "blocked")}
-        return replace(cells, **{name: row.reshape(1, -1) for name, row in rows.items()})
+        """Cells between the chosen token and each shaded token, as one row, (1, shaded tokens)."""
+        cells, chosen = self.window.cells([self.head])[0], (self.index, slice(None))
+        if self.side == "to":
+            chosen = slice(None), self.index
+        rows = {name: getattr(cells, name)[chosen].reshape(1, -1) for name in ("weights", "states", "blocked")}
+        return replace(cells, **rows)
 
     @property
     def weights(self) -> np.ndarray:
+        """Weights between the chosen token and each shaded token, (shaded tokens,)."""
         return self.cells.weights[0]
 
     @cached_property
     def colored(self) -> np.ndarray:
-        """Whether each token has a weight to show, boolean (tokens,)."""
+        """Whether each shaded token has a weight to show, boolean (shaded tokens,)."""
         return colored(self.cells)[0]
 
     @cached_property
@@ -152,10 +141,11 @@ class TokenWeights(SiteFigure):
 
     @property
     def lines(self) -> list[str]:
+        """Lines under the title: origin of the weights, edits, end of the color scale, tokens that are drawn."""
         notes, view = self.notes, self.window
-        span = [view.window] if view.window and len(notes) == len(view.notes) else []
+        names_positions = len(notes) > len(view.notes)
         ending = "" if self.ramp.signed else self.scale.ending
-        return [*subtitles(self.record, self), ending, *view.rule, *notes, *span]
+        return [*subtitles(self.record, self), ending, *view.rule, *notes, "" if names_positions else view.window]
 
     @property
     def facts(self) -> FigureFacts:
@@ -169,51 +159,56 @@ class TokenWeights(SiteFigure):
 
     def _in_words(self) -> str:
         """Describe the picture, the tokens with the largest weights, the view and the edits."""
-        changed, token, is_from = self.record.edits.in_words(), named(self.ends[0], self.index), self.side == "from"
-        weights, is_linear = np.nan_to_num(self.weights), self.ramp.signed
+        token, weights, is_linear = named(self.ends[0], self.index), np.nan_to_num(self.weights), self.ramp.signed
         sizes = np.abs(weights) if is_linear else weights
-        order = [i for i in np.argsort(-sizes, kind="stable")[:MOST_NAMED].tolist() if sizes[i] >= 0.005]
-        listed = ", ".join(f"{named(self.ends[1], i)} {weights[i]:.2f}" for i in order)
-        verbs = ("takes most from", "is taken most by") if is_linear else ("looks most at", "is looked at most by")
-        looks = f"{predicting(self.window, self.index)} {verbs[0]}" if is_from else f" {verbs[1]}"
-        largest = f"{token}{looks} {listed}{OFF if self.is_off else '.'}"
-        if not listed:
-            largest = f"{token} gives nobody attention." if is_from else f"{token} gets no attention."
-        changes = [f"Changed: {', '.join(changed)}."] if changed else []
-        notes = map(as_sentence, (*self.window.rule, *self.notes))
-        return " ".join([self.begin.format(self.side), largest, *notes, *changes])
+        largest = [i for i in np.argsort(-sizes, kind="stable")[:MOST_NAMED].tolist() if sizes[i] >= 0.005]
+        listed = ", ".join(f"{named(self.ends[1], i)} {weights[i]:.2f}" for i in largest)
+        if self.side == "from":
+            verb, none = "takes most from" if is_linear else "looks most at", "gives nobody attention"
+            token_and_word = f"{token}{predicting(self.window, self.index)}"
+        else:
+            verb, none = "is taken most by" if is_linear else "is looked at most by", "gets no attention"
+            token_and_word = token
+        ending = OFF if self.is_off else "."
+        sentence = f"{token_and_word} {verb} {listed}{ending}" if listed else f"{token} {none}."
+        notes = [as_sentence(note) for note in (*self.window.rule, *self.notes)]
+        if changed := self.record.edits.in_words():
+            notes.append(f"Changed: {', '.join(changed)}.")
+        return " ".join([self.begin.format(self.side), sentence, *notes])
 
     def _table(self) -> pd.DataFrame:
-        """Return the rows of the table of weights that belong to the chosen token."""
+        """Return the rows of `tables.weights_table` whose query (or key, if `side` is "to") is the chosen token."""
         table = tables.weights_table(self.window, self.head)
         cells = table[table["query" if self.side == "from" else "key"] == self.position].reset_index(drop=True)
         cells.attrs = dict(table.attrs)
         return cells
 
     def _arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays to export: weight, whether it is allowed, text and position of each shaded token."""
         tokens = {"tokens": text_array(self.ends[1].labels), "positions": self.ends[1].starts}
         return {"weights": self.weights, "may_attend": self.cells.blocked[0] == 0} | tokens
 
     def state(self, i: int) -> str:
-        """Describe the state of the cell of one shaded token."""
-        state, rule = self.cells.states[0, i], self.cells.blocked[0, i] - 1
+        """Describe the state of the cell of the shaded token `i`."""
+        state = self.cells.states[0, i]
         if state == EMPTY:
             return POLICIES[self.window.step.scoring.empty_rows]
         if np.isnan(self.weights[i]):
             return NOT_A_NUMBER
-        return blocked_by(self.cells.reasons[rule]) if state == BLOCKED else MAY_ATTEND
+        return blocked_by(self.cells.reasons[self.cells.blocked[0, i] - 1]) if state == BLOCKED else MAY_ATTEND
 
     def looks(self, part: Groups, colors: Theme, *, is_shaded: bool) -> list[dict]:
-        """Build the rows of the token table for one side: colors, selected position and tooltip of each token."""
-        chosen, is_key = axes.names(self.ends[0])[self.index], is_shaded == (self.side == "from")
-        is_query = (is_shaded and not self.one_text) != (self.side == "from")
+        """Build the rows of the token table for one side, the shaded tokens or those among which one is chosen."""
+        chosen, are_keys = axes.names(self.ends[0])[self.index], is_shaded == (self.side == "from")
+        # a click chooses another token: of one text, a token takes the part of the chosen one
+        selects_query = self.side == "from" if self.one_text and is_shaded else not are_keys
         shades, rows = self.ramp.shade(self.weights), []
         for i, (position, name) in enumerate(zip(part.starts.tolist(), axes.names(part), strict=True)):
-            fill, ends, weight, state = colors.background, ["", name], "", ""
+            fill, other_name, weight, state = colors.background, "", "", ""
             if is_shaded:
-                weight, state, ends = written(float(self.weights[i]), ".4f"), self.state(i), [chosen, name]
+                weight, state, other_name = written(float(self.weights[i]), ".4f"), self.state(i), chosen
                 fill = pixels.color_at(float(shades[i]), colors) if self.colored[i] else colors.blocked
-            query_name, key_name = ends if is_key else ends[::-1]
+            query_name, key_name = (other_name, name) if are_keys else (name, other_name)
             ink, is_nan = pixels.readable(fill, colors), "NaN" in state
             rows.append(
                 {
@@ -221,8 +216,8 @@ class TokenWeights(SiteFigure):
                     "ink": colors.quiet if part.tokens[i].special and ink == colors.text else ink,
                     "stroke": colors.warning if is_nan else colors.line,
                     "stroke_width": 2.0 if is_nan else 1.0,
-                    "query": position if is_query else -1,
-                    "key": -1 if is_query else position,
+                    "query": position if selects_query else -1,
+                    "key": -1 if selects_query else position,
                     "rev": self.rev,
                     "query_name": query_name,
                     "key_name": key_name,
@@ -248,7 +243,7 @@ class TextStrip(TokenWeights):
         caption = {"x": marks.pixels_at(0), "y": marks.pixels_of("y"), "text": marks.field("text")}
         layers = [
             ramp_spec(replace(self.ramp, top=0.0), self._colors.ramp, where),
-            signs_spec(where),
+            marks.signs_spec(where),
             *word_layers("tokens", SIZE * self._larger, self._colors, "tokens"),
             marks.layer("captions", "text", caption, color=self.colors.quiet, align="left", baseline="middle"),
         ]
@@ -258,7 +253,7 @@ class TextStrip(TokenWeights):
             "meta": heading(self.heading_text, self.lines, extent, self, PHONE) | {"top": [self.ramp.top]},
             "tokens": marks.columns((*PLACES, *LOOKS), tokens),
             "captions": marks.columns(("y", "text"), captions),
-            "legend": entry(self._legend),
+            "legend": marks.legend_table(self._legend),
         }
         return Views(form, data)
 
@@ -276,50 +271,49 @@ class TextStrip(TokenWeights):
 
     @cached_property
     def _layout(self) -> tuple[list[dict], list[dict], float]:
-        """Tokens and captions with their places, and the height of the picture."""
+        """Rows of the tables of tokens and of captions, with their pixels, and the height of the picture."""
         tokens, captions, y = [], [], 0.0
-        ends = [(self.ends[1], True)] if self.one_text else [(self.ends[0], False), (self.ends[1], True)]
-        most, high = self.width or (WIDER if self.on_screen else WIDTH), HIGH * self._larger
+        sides = [(self.ends[1], True)] if self.one_text else [(self.ends[0], False), (self.ends[1], True)]
+        line_width, high = self.width or (WIDER if self.on_screen else WIDTH), HIGH * self._larger
         character = CHARACTER * SIZE * self._larger / TEXT_SIZE
-        for part, is_shaded in ends:
-            rows, numbered = self.looks(part, self._colors, is_shaded=is_shaded), is_shaded and len(part) <= FEW
-            selected = part.index_of(self.selected[self.side == "from"]) if self.selected and is_shaded else None
+        for side, is_shaded in sides:
+            rows, has_numbers = self.looks(side, self._colors, is_shaded=is_shaded), is_shaded and len(side) <= FEW
+            selected = side.index_of(self.selected[self.side == "from"]) if self.selected and is_shaded else None
             if selected is not None and not (self.one_text and selected == self.index):
                 rows[selected] |= {"stroke": self.colors.accent, "stroke_width": 1.5}
             name, stack = (KEY, "encoder") if is_shaded == (self.side == "from") else (QUERY, "decoder")
             name = f"{name} · {stack}" if self.site.kind == "cross" else name
-            for role, start, stop in [*([(name, 0, 0)] if len(ends) > 1 else []), *part.turns]:
-                if role:
-                    captions.append({"y": y + LINE / 2, "text": role})
+            line_height = high + BETWEEN + (LINE if has_numbers else 0)
+            title = [(name, 0, 0)] if len(sides) > 1 else []  # a caption without tokens
+            for caption, start, stop in [*title, *side.turns]:
+                if caption:
+                    captions.append({"y": y + LINE / 2, "text": caption})
                     y += LINE + 6
-                turn = part.tokens[start:stop]
-                texts = [visible_text(token.text, LONGEST) for token in turn]
-                widths = [max(text_width(text, character) + 10, 36.0 if numbered else 14.0) for text in texts]
-                step = high + BETWEEN + (LINE if numbered else 0)
-                places = balanced(widths, [1.0 if token.joined else BLANK for token in turn], most)
+                texts = [visible_text(token.text, LONGEST) for token in side.tokens[start:stop]]
+                widths = [max(text_width(text, character) + 10, 36.0 if has_numbers else 14.0) for text in texts]
+                gaps = [1.0 if token.joined else BLANK for token in side.tokens[start:stop]]
+                places = balanced(widths, gaps, line_width)
                 for i, (x, line), width, text in zip(range(start, stop), places, widths, texts, strict=True):
-                    x, top = most - x - width if axes.from_right(part.labels) else x, y + line * step
-                    box = {"x": x, "x2": x + width, "y": top, "y2": top + high, "text": text}
-                    tokens.append(box | {"number": self._number(i) if numbered else ""} | rows[i])
-                y += (places[-1][1] + 1) * step if places else 0
+                    left = line_width - x - width if axes.from_right(side.labels) else x
+                    top, number = y + line * line_height, ""
+                    if has_numbers:
+                        number = f"{self.weights[i]:.2f}" if self.colored[i] else "–"
+                    if has_numbers and np.isnan(self.weights[i]):
+                        number = "NaN"
+                    box = {"x": left, "x2": left + width, "y": top, "y2": top + high, "text": text}
+                    tokens.append(box | {"number": number} | rows[i])
+                y += (places[-1][1] + 1) * line_height if places else 0
             y += 0 if is_shaded else BETWEEN
         return tokens, captions, y
-
-    def _number(self, i: int) -> str:
-        """Format the weight of a shaded token, which is written below it."""
-        weight = self.weights[i]
-        if np.isnan(weight):
-            return "NaN"
-        return f"{weight:.2f}" if self.colored[i] else "–"
 
     @property
     def _legend(self) -> list[LegendEntry]:
         """Legend lines for tokens without a weight."""
-        colors, states = self._colors, {self.state(i): i for i in np.flatnonzero(~self.colored).tolist()}
-        lines = [(text, "frame" if np.isnan(self.weights[i]) else "dash") for text, i in states.items()]
-        entries = signs.legend([CellState(text, "blocked", sign) for text, sign in lines[: signs.MOST_RULES]], colors)
-        left_out = len(lines) - signs.MOST_RULES
-        return [*entries, *([signs.rest(left_out, colors)] if left_out > 0 else [])]
+        colors, tokens = self._colors, {self.state(i): i for i in np.flatnonzero(~self.colored).tolist()}
+        signs_of = {text: "frame" if np.isnan(self.weights[i]) else "dash" for text, i in tokens.items()}
+        states = [CellState(text, "blocked", sign) for text, sign in signs_of.items()]
+        entries, left_out = signs.legend(states[: signs.MOST_RULES], colors), len(states) - signs.MOST_RULES
+        return entries + signs.more_rules(left_out, colors)
 
 
 def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:
@@ -331,7 +325,7 @@ def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> lis
         most: pixels of a line; a wider token has a line of its own.
     """
 
-    def broken(most: float) -> list[tuple[float, int]]:
+    def break_lines(most: float) -> list[tuple[float, int]]:
         """Break the tokens into lines of at most `most` pixels."""
         places, end, line = [], 0.0, 0
         for i, (width, gap) in enumerate(zip(widths, gaps, strict=True)):
@@ -342,15 +336,15 @@ def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> lis
             end = x + width
         return places
 
-    best = narrower = broken(most)
-    while narrower and narrower[-1][1] == best[-1][1] and most > 0:
+    best = narrower = break_lines(most)
+    while narrower and narrower[-1][1] == best[-1][1] and most > 0:  # as many lines: try shorter ones
         best, most = narrower, most - 4
-        narrower = broken(most)
+        narrower = break_lines(most)
     return best
 
 
 def word_layers(table: str, size: float, colors: Theme, name: str, where: str = "") -> list[Spec]:
-    """Build the layers of tokens: rounded rectangles, texts on them, and numbers below; places are in pixels."""
+    """Build the layers of tokens: rectangles (called `name` for clicks), texts and numbers; `where` selects rows."""
     middle = [{"calculate": f"(datum.{axis} + datum.{axis}2) / 2", "as": f"{axis}m"} for axis in "xy"]
     text, x = {"align": "center", "baseline": "middle"}, {"x": marks.pixels_of("xm")}
     box = marks.box(marks.pixels_of("x"), marks.pixels_of("y"))

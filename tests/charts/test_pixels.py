@@ -55,7 +55,7 @@ def test_each_blocked_cell_has_its_strokes_and_no_color_of_the_ramp(states):
     """And no other cell has any."""
     image = painted(states, np.zeros((5, 7)), zoom=11)
 
-    strokes = image == pixels.place("hatch")
+    strokes = image == pixels.palette_index("hatch")
     for (i, j), state in np.ndenumerate(states):
         square = slice(11 * i, 11 * i + 11), slice(11 * j, 11 * j + 11)
         expected = signs.strokes(signs.PATTERNS[state - 2], 55, 77)[square] if state else np.zeros((11, 11), bool)

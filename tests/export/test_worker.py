@@ -158,6 +158,16 @@ def test_a_worker_that_hangs_keeps_others_waiting_only_where_all_hang(hanging, m
     assert b"hangs" in answer.result(PATIENCE)
 
 
+def test_a_picture_whose_time_passed_while_others_were_drawn_names_its_limit_and_ends_no_worker(workers):
+    """The rest of its time is negative, which means nothing to a reader."""
+    ask(workers, "cat")
+    pids = idle(workers)
+
+    with pytest.raises(ExportError, match=r"^The picture was not drawn within 1 s: other pictures were drawn first"):
+        workers.ask({"kind": "svg", "picture": text("mat")}, 1, begun=time.monotonic() - 37.4)
+    assert idle(workers) == pids
+
+
 @ON_POSIX
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 def test_no_worker_outlives_the_process_that_started_it(end):

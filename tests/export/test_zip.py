@@ -76,3 +76,13 @@ def test_everything_holds_the_run_a_page_and_every_layer_and_says_how_each_opens
     with zipfile.ZipFile(io.BytesIO(everything(record))) as archive:
         assert sum(name.endswith(".csv") for name in archive.namelist()) == 1
         assert b"left out. It would have 98 rows; the same numbers are in case.attn." in archive.read("README.txt")
+
+
+def test_pictures_for_which_no_time_is_left_name_the_limit_that_was_given():
+    """Their rest of the time is negative; numbers and the page need no drawing, and are there."""
+    with zipfile.ZipFile(io.BytesIO(everything(attnviz.analyze("The cat sat", "story"), deadline=0.001))) as archive:
+        readme, names = archive.read("README.txt").decode(), archive.namelist()
+
+    assert readme.count("left out. The picture was not drawn within 0.001 s: other pictures were drawn first.") == 2
+    assert not any(name.endswith(".svg") for name in names)
+    assert sum(name.endswith(".csv") for name in names) == 2

@@ -1,7 +1,7 @@
-"""Worker process that draws: it reads jobs from stdin and answers on stdout, until stdin ends.
+"""Worker process that draws PNG, SVG and PDF: it reads jobs from stdin and answers on stdout, until stdin ends.
 
 vl-convert aborts its process on some texts, and some pictures never finish; in a separate process neither harms the
-app. This file is run by its path, so that only vl-convert is loaded.
+app. `Worker` in draw.py runs this file by its path, so that only vl-convert is loaded.
 
 A job is a line of JSON: the arguments of `draw`, and "seconds", the time after which the process ends itself. An answer
 is a line of JSON: {"file": base64} or {"refused": sentence}.
@@ -25,12 +25,14 @@ class Refused(Exception):
 
 
 def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), one_sign: Sequence = ()) -> bytes:
-    """Draw Vega-Lite without any network request.
+    """Draw Vega-Lite without any network request, and return the content of the file.
 
     Args:
         kind: "png", "svg", "pdf", or "javascript" for Vega as a script.
+        picture: Vega-Lite as JSON.
+        ppi: pixels per inch of a PNG.
         fits: arguments of `resized` after the SVG; () for the original size.
-        one_sign: pattern, and the character that replaces its matches in PNG and PDF.
+        one_sign: pattern, and the character that replaces its matches in PNG and PDF; () to replace nothing.
     """
     import vl_convert
 
@@ -56,9 +58,10 @@ def resized(svg: str, scale: float, narrow: float, wide: float, high: float, sma
     """Scale an SVG by `scale`, or by less if it would be too high or too wide.
 
     Args:
-        narrow, wide: largest width in points; `wide` is used if text would become too small with `narrow`.
-        high: largest height in points.
-        smallest: smallest factor by which `narrow` may shrink the scaled picture.
+        narrow, wide: maximum width in points, such as one column and two; `wide` is used if text would become too small
+            with `narrow`.
+        high: maximum height in points.
+        smallest: factor, at most 1, by which `narrow` may shrink the scaled picture before text is too small.
     """
     width, height = map(float, re.search(SIDES, svg).groups())
     limit = narrow if narrow >= smallest * scale * width else wide
@@ -79,15 +82,9 @@ def to_svg(picture: str) -> str:
     # allowed_base_urls prevents requests for data, but not for images.
     if re.search(r'<image\b[^<]*?href="(?!data:)', svg):
         raise Refused("The picture refers to an image by its address; only images within the data are drawn.")
-    names = [*dict.fromkeys(re.findall(r'<linearGradient id="gradient_(\d+)"', svg))]
+    numbers = [*dict.fromkeys(re.findall(r'<linearGradient id="gradient_(\d+)"', svg))]
     gradient = r'(<(?:linearGradient id="|[^<>]*="url\(#)gradient_)(\d+)'
-    return re.sub(gradient, lambda match: f"{match[1]}{names.index(match[2])}", svg)
-
-
-def reason(error: Exception) -> str:
-    """Return the line of a library's error message that states the reason."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no reason was given"]
-    return next((line for line in lines if "Error:" in line), lines[0])[:200].rstrip(".")
+    return re.sub(gradient, lambda match: f"{match[1]}{numbers.index(match[2])}", svg)
 
 
 def main(fonts: str) -> None:
@@ -112,7 +109,9 @@ def main(fonts: str) -> None:
         except Refused as refused:
             answer = {"refused": str(refused)}
         except Exception as error:
-            answer = {"refused": f"The picture could not be drawn: {reason(error)}."}
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()] or ["no reason was given"]
+            reason = next((line for line in lines if "Error:" in line), lines[0])[:200].rstrip(".")
+            answer = {"refused": f"The picture could not be drawn: {reason}."}
         alarm(0)
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
