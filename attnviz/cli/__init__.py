@@ -52,7 +52,7 @@ def _run(options: Namespace) -> int:
         return atlas.run(options)
     from attnviz.cli import pictures, tables
 
-    functions = {"models": tables.models, "predict": tables.predict, "generate": tables.write}
+    functions = {"models": tables.models, "predict": tables.predict, "generate": tables.generate}
     run = functions.get(command, pictures.run)  # for export, explore and save
     for line in run(options):
         terminal.say(line)
