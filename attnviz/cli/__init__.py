@@ -8,6 +8,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from importlib import import_module
 from urllib.parse import quote, urlencode
 
 from attnviz.cli import parser, terminal
@@ -27,35 +28,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(parser.read(sys.argv[1:] if arguments is None else arguments))
     except BrokenPipeError:  # the reading process, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         return 130
-    except (AttnvizError, OSError, MemoryError) as error:
-        terminal.note(_reason(error))
-        return 2
-    return 0
+    except OSError as error:
+        file = "The output" if error.filename is None else quoted(str(error.filename), 200)
+        advice = " Free some space." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        terminal.note(f"{file} cannot be written: {error.strerror}.{advice}")
+    except MemoryError:
+        terminal.note("There is not enough memory for this text; shorten it.")
+    except AttnvizError as error:
+        terminal.note(" ".join(str(error).split()))
+    return 2
 
 
 def _run(options: Namespace) -> int:
     """Run a command and return its exit status. Each command imports only the modules that it needs, to start fast."""
     command = options.command
     if command == "open" and options.verify:
-        return _verify(options)
+        from attnviz import cases
+        from attnviz.cli import request
+
+        source = request.load(options.model) if options.model else None
+        verified = cases.verify(options.link, source, load=request.fetch)
+        terminal.say(str(verified))
+        return 0 if verified.same else 1
     if command in ("app", "open"):
         return _open(options)
     if command == "check":
-        from attnviz.cli import checking
-
-        return checking.run(options)
+        return import_module("attnviz.cli.checking").run(options)
     if command == "atlas":
-        from attnviz.cli import atlas
-
-        return atlas.run(options)
+        return import_module("attnviz.cli.atlas").run(options)
     from attnviz.cli import pictures, tables
 
     functions = {"models": tables.models, "predict": tables.predict, "generate": tables.generate}
     run = functions.get(command, pictures.run)  # for export, explore and save
-    for line in run(options):
-        terminal.say(line)
+    terminal.say(*run(options))
     return 0
 
 
@@ -82,22 +90,8 @@ def _open(options: Namespace) -> int:
     return 0
 
 
-def _verify(options: Namespace) -> int:
-    """Run `open --verify`: run a saved run again, and print what differs."""
-    from attnviz import cases
-    from attnviz.cli import request
-
-    source = request.load(options.model) if options.model else None
-    verified = cases.verify(options.link, source, load=request.fetch)
-    terminal.say(str(verified))
-    return 0 if verified.same else 1
-
-
 def _link(file: str) -> str:
-    """Return the link that opens `file` in the app; a text that names no file is a link already and is returned.
-
-    A file is a saved run, weights, a model folder, or FILE.py:FUNCTION, whose model opens on the page Masks.
-    """
+    """Return the link that opens a file, a model folder or FILE.py:FUNCTION; any other text is a link already."""
     if os.path.isfile(os.path.join(file, "config.json")):
         return f"?{urlencode({'model': os.path.abspath(file)}, quote_via=quote)}"
     if not (parser.FILE.fullmatch(file) or file.lower().endswith(SAVED) or os.path.isfile(file)):
@@ -115,14 +109,3 @@ def _link(file: str) -> str:
     if parser.FILE.fullmatch(file) and not source.one_run:
         choices, page = choices.put(lab="model"), "masks"
     return f"{page}?{urlencode(write(choices), quote_via=quote)}"
-
-
-def _reason(error: Exception) -> str:
-    """Return the message of an error on one line."""
-    if isinstance(error, OSError):
-        file = "The output" if error.filename is None else quoted(str(error.filename), 200)
-        advice = " Free some space." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-        return f"{file} cannot be written: {error.strerror}.{advice}"
-    if isinstance(error, MemoryError):
-        return "There is not enough memory for this text; shorten it."
-    return " ".join(str(error).split())

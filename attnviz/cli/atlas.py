@@ -58,8 +58,7 @@ def _build(options: Namespace) -> int:
     for shard in result.failed:
         last = shard["line"] + shard["lines"] - 1
         lines.append(f"{shard['file']}, lines {shard['line']:,} to {last:,}: {shard['error']}")
-    for line in lines[:10]:
-        terminal.note(line)
+    terminal.note(*lines[:10])
     if len(lines) > 10:
         terminal.note(f"{len(lines) - 10:,} more; problems.parquet and atlas.json have them.")
     return int(bool(result.failed))
@@ -81,8 +80,7 @@ def _query(options: Namespace) -> int:
     metric_of_column = {column: name for name in ALIASES.values() for column in columns_of(name)}
     metrics = dict.fromkeys(metric_of_column[word] for word in words if word in metric_of_column)  # each metric once
     means = [column for name in metrics for column in (name, f"{name}_low", f"{name}_high")]
-    for line in lines_of(heads[["site", "head", *means, "role", "role_fails"]]):
-        terminal.say(line)
+    terminal.say(*lines_of(heads[["site", "head", *means, "role", "role_fails"]]))
     counts = f"{counted(len(heads), 'head')}, over {counted(opened.texts, 'text')}"
     terminal.say(f"{counts}: means over texts with 95% intervals; roles are suggested by weights alone.")
     return 0

@@ -27,9 +27,9 @@ def run(options: Namespace) -> int:
     if not options.file:
         raise InputError("There is nothing to check; give a file of numbers, FILE.py:FUNCTION, or --model NAME.")
     if options.file.endswith(".py"):
-        name = f"name its function that returns your model: attnviz check {options.file}:build"
+        advice = f"name its function that returns your model: attnviz check {options.file}:build"
         example = "import attnviz; def build(): return attnviz.wrap(model, tokenize)"
-        raise InputError(f"{quoted(options.file)} is code; {name}. Two lines are enough in the file: {example}")
+        raise InputError(f"{quoted(options.file)} is code; {advice}. Two lines are enough in the file: {example}")
     _refuse(options, FOR_MODELS, "models")
     content = _read(options.file)
     if any(name in content.arrays for name in IDS) and not options.array:
@@ -65,9 +65,9 @@ def _show(report: Any, options: Namespace) -> int:
 
 def _batch(arrays: Mapping[str, Any], options: Namespace) -> int:
     """Check a batch for a model, such as token ids with a mask; return the exit status."""
-    has_padding = options.pad != "none"
-    pad_id = options.pad if has_padding else None  # None also if --pad is not given
-    return _show(check_batch(arrays, pad=pad_id, padded=has_padding, intent=options.intent or None), options)
+    pad_id = None if options.pad == "none" else options.pad
+    report = check_batch(arrays, pad=pad_id, padded=options.pad != "none", intent=options.intent or None)
+    return _show(report, options)
 
 
 def _arrays(content: reading.ArrayFile, options: Namespace) -> int:
@@ -75,9 +75,7 @@ def _arrays(content: reading.ArrayFile, options: Namespace) -> int:
     reports: dict[str, ArrayReport] = {}
     for name, array in content.chosen(options.array).items():
         kind = options.kind or reading.kind_by_name(name)
-        convention = options.convention
-        if name == "may_attend":  # the name of a mask in files that attnviz saves
-            convention = convention or "may-attend"
+        convention = options.convention or ("may-attend" if name == "may_attend" else None)  # its name in our own files
         if options.kind is None and kind in ("weights", "scores"):  # --convention is meant for a mask in the same file
             convention = None
         settings = {"kind": kind, "intent": options.intent, "convention": convention, "shape": options.shape}
@@ -135,8 +133,7 @@ def _model(options: Namespace) -> int:
     if options.output:
         if report.future is None:
             raise InputError("There is no leak test to draw: no token could be changed, or an output is not a number.")
-        for line in pictures.write(figures.leaks(report.future, dark=options.dark), options):
-            terminal.say(line)
+        terminal.say(*pictures.write(figures.leaks(report.future, dark=options.dark), options))
     return status
 
 
@@ -144,15 +141,16 @@ def _load(name: str) -> Any:
     """Load a model by name, or call a function in a file that returns a model or a batch."""
     from torch import nn
 
-    from attnviz import api
     from attnviz.cli import request
+    from attnviz.link import Choices
+    from attnviz.sources import own_code
     from attnviz.sources.base import Source
 
-    file = FILE.fullmatch(name)
-    if not file:
-        model, settings = api.named_model(name)
-        return request.load(model, **settings)
-    value = request.run_user_file(*file.groups())
+    user_code = FILE.fullmatch(name)
+    if not user_code:
+        return request.source_of(Choices({"model": name}))
+    request.note_user_code(*user_code.groups())
+    value = own_code.value_of(*user_code.groups())
     if isinstance(value, Source | Mapping):
         return value
     batch = getattr(value, "data", None)  # the dict in a BatchEncoding of transformers

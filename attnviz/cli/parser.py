@@ -239,8 +239,15 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     if command not in (*COMMANDS, "-h", "--help", "--version"):
         near = did_you_mean(command, COMMANDS)
         raise InputError(f"There is no command {quoted(command)}.{near} There are: {', '.join(COMMANDS)}.")
-    shows_masks = command == "check" and ("-h" in rest or "--help" in rest)
-    options, unknown = build(_masks() if shows_masks else "").parse_known_args([command, *rest])
+    masks = ""
+    if command == "check" and ("-h" in rest or "--help" in rest):
+        from attnviz.check.intent import MEANT  # imports torch
+        from attnviz.core.masks import Full, composable
+        from attnviz.core.masks.text import form
+
+        rules = columns([(form(rule), rule.meaning) for rule in (Full, *composable())])
+        masks = "\n".join(["masks:", *rules, "", "kinds of masks, for --intent:", *columns([*MEANT.items()])])
+    options, unknown = build(masks).parse_known_args([command, *rest])
     if not unknown:
         return options
     flag = unknown[0].partition("=")[0]
@@ -255,23 +262,12 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         raise InputError(f"{flag} is not an option, but a name of a link. Type: --set {name}=VALUE.")
     name = options.action if command == "atlas" else command
     rows = [row for group in OPTIONS.values() for row in group]
-    flags = [syntax.split()[0] for syntax, commands, *_ in rows if name in commands.split()]
-    near = did_you_mean(flag, flags)
+    near = did_you_mean(flag, [syntax.split()[0] for syntax, commands, *_ in rows if name in commands.split()])
     raise InputError(f"attnviz {command} has no option {quoted(flag)}.{near} See attnviz {command} --help.")
 
 
-def _masks() -> str:
-    """List the masks for --mask and --intent, one per line, for the help of `check`; imports torch."""
-    from attnviz.check.intent import MEANT
-    from attnviz.core.masks import Full, composable
-    from attnviz.core.masks.text import form
-
-    rules = columns([(form(rule), rule.meaning) for rule in (Full, *composable())])
-    return "\n".join(["masks:", *rules, "", "kinds of masks, for --intent:", *columns([*MEANT.items()])])
-
-
 def build(masks: str = "") -> argparse.ArgumentParser:
-    """Build the parser of all commands, with `masks` below the help of `check`; wrong arguments raise InputError."""
+    """Build the parser of all commands, with the list `masks` below the help of `check`."""
     style = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     parser = _Parser(prog="attnviz", description=ABOUT, epilog=EXAMPLES, **style)
     parser.add_argument("--version", action="version", version=f"attnviz {__version__}")
@@ -280,11 +276,10 @@ def build(masks: str = "") -> argparse.ArgumentParser:
         epilog = masks if name == "check" else None
         command = commands.add_parser(name, help=about, description=about, epilog=epilog, **style)
         _add_arguments(command, name)
-        if name == "atlas":
-            actions = command.add_subparsers(title="what to do", required=True, metavar="ACTION", dest="action")
-            for action, about_action in ACTIONS.items():
-                action_parser = actions.add_parser(action, help=about_action, description=about_action, **style)
-                _add_arguments(action_parser, action)
+    atlas = commands.choices["atlas"]
+    actions = atlas.add_subparsers(title="what to do", required=True, metavar="ACTION", dest="action")
+    for name, about in ACTIONS.items():
+        _add_arguments(actions.add_parser(name, help=about, description=about, **style), name)
     return parser
 
 

@@ -1,7 +1,6 @@
 """The commands `export`, `explore` and `save`, which write pictures, pages and saved runs."""
 
 from argparse import Namespace
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,21 +24,22 @@ from attnviz.studies import ablation, gradients
 
 def run(options: Namespace) -> list[str]:
     """Run `export`, `explore` or `save`: write the files, and return their paths."""
-    if options.command == "explore" and options.live:
-        page = api.live(options.live, options.text or None)
-        return put({single(options, "explore.html", "a page"): page.encode()})
-    inputs = read(options)
+    inputs = None if options.command == "explore" and options.live else read(options)
     if options.command == "export":
         return write(figure(options, inputs), options)
-    if options.command == "explore":
-        path = single(options, "explore.html", "a page")
+    if options.command == "save":
+        record = inputs.record()
+        path = single(options, f"{stem(record)}{files.ENDING}", "a saved run")
+        settings = cases.settings_of(inputs.source, inputs.request)
+        return [str(files.save(record, path, settings=settings, precision=options.precision))]
+    path = single(options, "explore.html", "a page")
+    if inputs is None:
+        page = api.live(options.live, options.text or None)
+    else:
         before, after = inputs.before(), inputs.record()
         page = explore(after, before=before, site=inputs.site, head=inputs.head, sentence=inputs.sentence(after))
-        return put({path: page.encode()})
-    record = inputs.record()
-    path = single(options, f"{stem(record)}{files.ENDING}", "a saved run")
-    settings = cases.settings_of(inputs.source, inputs.request)
-    return [str(files.save(record, path, settings=settings, precision=options.precision))]
+    storage.write(path, page.encode())
+    return [str(path)]
 
 
 def figure(options: Namespace, inputs: Inputs) -> Figure:
@@ -80,9 +80,8 @@ def figure(options: Namespace, inputs: Inputs) -> Figure:
         falls = ablation.logit_falls(inputs.source, record.sentences, inputs.request.edits, **run, **word)
         return figures.contributions(record, falls=falls, **word, **common)
     if form == "gradients":
-        position = None if options.position == -1 else options.position  # None: a blank, or the last position
-        word = {"token": choices["word"], "position": position, "sentence": sentence}
-        integrated = gradients.integrated(inputs.source, record, **word)
+        word = {"position": None if options.position == -1 else options.position, "sentence": sentence}
+        integrated = gradients.integrated(inputs.source, record, choices["word"], **word)
         return figures.integrated_gradients(record, integrated, dark=options.dark)
     if form == "prediction":
         return prediction(record, inputs.before(), **common)
@@ -92,13 +91,7 @@ def figure(options: Namespace, inputs: Inputs) -> Figure:
 
 
 def _head(inputs: Inputs, record: Record, domain: str, zoom: dict[str, slice], common: dict[str, Any]) -> Figure:
-    """Make the figure of one head in one of the `figures.FORMS`, as on the page Heads.
-
-    Args:
-        domain: range of the color scale.
-        zoom: slices of the queries ("rows") and keys ("columns") to draw; empty for all.
-        common: arguments that every form takes, such as the sentence.
-    """
+    """Make the figure of one head, as on the page Heads; `common` are arguments that every form takes."""
     choices, form = inputs.choices, figures.FORMS[inputs.form]
     zoom = zoom if "rows" in form.takes else {}
     if form.takes & {"pins", "chosen"}:  # without this error, a missing token would draw the lines of all tokens
@@ -125,10 +118,7 @@ def _head(inputs: Inputs, record: Record, domain: str, zoom: dict[str, slice], c
 
 
 def _cell_and_zoom(choices: Choices, queries: int, keys: int) -> tuple[dict[str, Any], dict[str, slice]]:
-    """Convert the chosen cell and zoom to arguments of a figure: `selected`, and `rows` and `columns`.
-
-    Each result is empty if nothing is chosen. Raises InputError if a position is not below `queries` or `keys`.
-    """
+    """Convert a chosen cell to the argument `selected` of a figure, and a zoom to `rows` and `columns`; else {}."""
     selected, window = {}, {}
     counts = f"there are {queries:,} queries and {keys:,} keys, counted from 0"
     if choices["cell"] is not None:
@@ -145,11 +135,7 @@ def _cell_and_zoom(choices: Choices, queries: int, keys: int) -> tuple[dict[str,
 
 
 def prediction(after: Record, before: Record | None, *, sentence: int, **style: Any) -> Figure:
-    """Make the figure of what a model predicts for a sentence: labels, written words, words for blanks or a next word.
-
-    Args:
-        before: run without edits, drawn beside `after`; None if nothing is edited.
-    """
+    """Make the figure of a prediction, with edits and without: labels, written words, words for blanks or next word."""
     if after.vectors is not None and after.labels is None:
         raise InputError(f"'{after.source}' makes sentence embeddings, which have no picture; leave out -o.")
     common = {"before": before, "sentence": sentence, **style}
@@ -175,10 +161,7 @@ def _patching(options: Namespace, inputs: Inputs) -> Figure:
 
 
 def _difference(options: Namespace, inputs: Inputs) -> Figure:
-    """Make the figure of the maps A and B and their difference, as on the page Compare.
-
-    A has the choices of `inputs`. B differs from A in the choices of --compare; without any, B is A without edits.
-    """
+    """Make the figure of two maps and their difference; B differs from A by --compare, or has no edits."""
     request, b = inputs.request, inputs.choices["b"] or Choices()
     record = inputs.record()
     a = Side(record, inputs.site, inputs.head, inputs.sentence(record))
@@ -221,25 +204,15 @@ def write(figure: Figure, options: Namespace) -> list[str]:
             raise InputError(f"{quoted(path.name)} must end in a format: .{', .'.join(export.NAMES)}.")
         contents[path] = export.render(figure, format, **size)
     if any(path.suffix.lower() in (".png", ".svg", ".pdf") for path in contents):
-        for line in export.notes(figure, options.preset):
-            terminal.note(line)
-    return put(contents)
+        terminal.note(*export.notes(figure, options.preset))
+    for path, content in contents.items():
+        storage.write(path, content)
+    return [str(path) for path in contents]
 
 
 def single(options: Namespace, default: str, content: str) -> Path:
-    """Return the last path given with -o, else `default`; raise InputError if their endings differ.
-
-    Args:
-        content: what the file holds, such as "a page", for the error message.
-    """
+    """Return the last path of -o, else `default`; an error that their endings differ calls the file `content`."""
     path, ending = Path(options.output[-1] if options.output else default), Path(default).suffix
     if path.suffix.lower() != ending:
         raise InputError(f"{quoted(path.name)} cannot be the name of {content}: it must end in {ending}.")
     return path
-
-
-def put(contents: Mapping[Path, bytes]) -> list[str]:
-    """Write each content to its path, and return the paths."""
-    for path, content in contents.items():
-        storage.write(path, content)
-    return [str(path) for path in contents]

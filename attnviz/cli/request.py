@@ -3,7 +3,7 @@
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,13 +36,7 @@ FLAGS = ("step", "target", "temperature", "head", "sentence", "form", "word", "m
 
 @dataclass(frozen=True)
 class Inputs:
-    """Model, request, layer and head that the arguments of a command name.
-
-    Attributes:
-        choices: values of the link and the flags.
-        head: index of a head, or "mean", "max" or "min" of all heads.
-        form: form of the picture, such as "map".
-    """
+    """Model, request, layer and head that a command names; `choices` are the values of its link and flags."""
 
     source: Source
     request: Request
@@ -54,9 +48,8 @@ class Inputs:
     def record(self, *, stream: bool = False) -> Record:
         """Run the model with the edits."""
         record = api.analyze(self.request, self.source, stream=stream)
-        for finding in record.findings:
-            if finding not in self.source.findings:  # printed already when the model was loaded
-                terminal.note(finding)
+        at_load = self.source.findings  # printed when the model was loaded
+        terminal.note(*[finding for finding in record.findings if finding not in at_load])
         return record
 
     def before(self) -> Record | None:
@@ -93,20 +86,13 @@ def read(options: Namespace) -> Inputs:
             choices = choices.put(text="\n".join(texts(text, by_line=options.lines)), lines=options.lines)
         request = request_of(choices, source, paths, is_link=is_link)
     site = _site(options, choices, source, is_mask=form == "mask")
-    request = replace(request, answer=choices["answer"], edits=_edits(options, choices, source, site))
+    request = replace(request, answer=choices["answer"], edits=edits(options, source, choices, site))
     usual_site, usual_head = opening(source)
     head = usual_head if site == usual_site else 0
     head = choices["head"] if "head" in choices.chosen else head
     form = form or ("picture" if is_link and request.pictures else "map")
-    for note in _notes(source, request):
-        terminal.note(note)
+    terminal.note(*_notes(source, request))
     return Inputs(source, request, choices, site, head, form)
-
-
-def edits(options: Namespace, source: Source) -> Edits:
-    """Make the edits from the flags of `check`, which has no link."""
-    choices = Choices(_flags(options))
-    return _edits(options, choices, source, _site(options, choices, source))
 
 
 def _link(address: str) -> tuple[str, Choices]:
@@ -116,8 +102,7 @@ def _link(address: str) -> tuple[str, Choices]:
     if page not in PAGES or not (url.query or url.netloc):
         raise InputError(f"{quoted(address)} does not open a page with one picture: heads, overview, masks or compare.")
     choices, complaints = link.read(parse_qs(url.query, keep_blank_values=True))
-    for complaint in complaints:
-        terminal.note(complaint)
+    terminal.note(*complaints)
     if choices["gray"] or choices["less"] == "neutral":
         action = "make patches gray" if choices["gray"] else "subtract a neutral question"
         raise InputError(f"The command line cannot {action}: export this picture in the app.")
@@ -175,26 +160,23 @@ def load(name: str, **settings: object) -> Source:
     if settings:
         kind = "A model from a file" if user_code else "A saved run"
         raise InputError(f"{kind} has no setting {quoted(next(iter(settings)))}.")
-    return run_user_file(*user_code.groups(), own_code.build) if user_code else cases.source(name)
+    if not user_code:
+        return cases.source(name)
+    note_user_code(*user_code.groups())
+    return own_code.build(*user_code.groups())
 
 
 def fetch(name: str, **settings: object) -> Source:
     """Load a model by name, without opening a file or running user code; print its findings to stderr."""
     with terminal.download(name) as report:
         source = api.load(name, report=report, **settings)
-    for finding in source.findings:
-        terminal.note(as_sentence(finding))
+    terminal.note(*map(as_sentence, source.findings))
     return source
 
 
-def run_user_file(file: str, name: str, run: Callable[[str, str], Any] = own_code.value_of) -> Any:
-    """Print a note, then run a user's file and return what its function `name` returns.
-
-    Args:
-        run: `own_code.value_of`, or `own_code.build` to accept a source only.
-    """
-    terminal.note(f"the code of {visible_text(file)} is run, then {visible_text(name)}.")
-    return run(file, name)
+def note_user_code(file: str, function: str) -> None:
+    """Print to stderr that a user's file is run, and then a function of it."""
+    terminal.note(f"the code of {visible_text(file)} is run, then {visible_text(function)}.")
 
 
 def texts(argument: str, *, by_line: bool = False) -> list[str]:
@@ -209,19 +191,12 @@ def texts(argument: str, *, by_line: bool = False) -> list[str]:
 
 
 def request_of(choices: Choices, source: Source, paths: Sequence[str] = (), *, is_link: bool = True) -> Request:
-    """Make the request with texts, targets and pictures from the choices.
-
-    Args:
-        paths: files with pictures or one sound, instead of the picture in the choices.
-        is_link: whether a missing text or picture is replaced by the first example of the model.
-    """
+    """Make the request from the choices and the pictures or sound in `paths`; a link may lack a text or picture."""
     examples = (source.card.examples if source.card else ()) or source.examples or (PROBE,)
     text = choices["text"] or examples[0]
     if source.reads in ("picture", "sound") and (is_link or paths):
         text = ""
-    by_line = choices["lines"]
-    if by_line is None:
-        by_line = len(text.strip("\r\n").splitlines()) > 1
+    by_line = len(text.strip("\r\n").splitlines()) > 1 if choices["lines"] is None else choices["lines"]
     lines = tuple(line for line in text.splitlines() if line.strip()) if by_line else (text,)
     targets = choices["target"].splitlines() if by_line else [choices["target"].strip("\r\n")]
     request = Request(lines, targets=tuple(target for target in targets if target.strip()))
@@ -230,9 +205,9 @@ def request_of(choices: Choices, source: Source, paths: Sequence[str] = (), *, i
         is_sound = source.reads == "sound"
         offered = {key: path for key, path in api.EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == is_sound}
         if name is not None and name not in offered:
-            names = f"Examples are: {', '.join(offered)}."
-            raise InputError(f"The link refers to the file {quoted(name)}; give the file. {names}")
-        paths = [offered[name] if name else next(iter(offered.values()))]
+            names = ", ".join(offered)
+            raise InputError(f"The link refers to the file {quoted(name)}; give the file. Examples are: {names}.")
+        paths = [offered[name or next(iter(offered))]]
     if paths:
         picture = media.sound(paths[0]) if str(paths[0]).lower().endswith(media.SOUND_ENDING) else media.picture(paths)
         request = replace(request, pictures=picture.pictures * len(lines))
@@ -246,10 +221,7 @@ def opening(source: Source) -> tuple[Site, int]:
 
 
 def _site(options: Namespace, choices: Choices, source: Source, *, is_mask: bool = False) -> Site:
-    """Return the layer of --layer, else of the link, else the usual layer of the model.
-
-    A layer without a kind, and the usual layer, are of the decoder if a mask is drawn and the model has a decoder.
-    """
+    """Return the layer of --layer, else of the link, else the usual one; for a mask, the usual kind is "decoder"."""
     usual, _ = opening(source)
     has_decoder = any(site.kind == "decoder" for site in source.sites)
     kind = "decoder" if is_mask and has_decoder else usual.kind
@@ -259,8 +231,10 @@ def _site(options: Namespace, choices: Choices, source: Source, *, is_mask: bool
     return _value("layer", text, "--layer")
 
 
-def _edits(options: Namespace, choices: Choices, source: Source, site: Site) -> Edits:
-    """Make the edits of the choices and of --off, which names heads of the layer `site` ("2,3") or others ("c0.2")."""
+def edits(options: Namespace, source: Source, choices: Choices | None = None, site: Site | None = None) -> Edits:
+    """Make the edits of the choices (by default the flags) and of --off: heads of `site` ("2,3") or others ("c0.2")."""
+    choices = Choices(_flags(options)) if choices is None else choices
+    site = site or _site(options, choices, source)
     heads_off = set(choices["heads_off"])
     for head in [head.strip() for heads in options.off for head in heads.split(",")]:
         if head.isdecimal():
@@ -274,9 +248,10 @@ def _edits(options: Namespace, choices: Choices, source: Source, site: Site) -> 
 
 def _notes(source: Source, request: Request) -> Iterable[str]:
     """Yield notes about unknown words, with similar known words, and about the cost of a slow run."""
-    unknown = {} if request.pictures else source.unknown([*request.texts])
-    hints = {word: f" (it knows {_quote(*similar)})" if similar else "" for word, similar in unknown.items()}
-    words = [_quote(word) + hint for word, hint in hints.items()]
+    unknown, words = {} if request.pictures else source.unknown([*request.texts]), []
+    for word, similar in unknown.items():
+        quotes = [f"“{visible_text(text)}”" for text in (word, *similar)]
+        words.append(f"{quotes[0]} (it knows {', '.join(quotes[1:])})" if similar else quotes[0])
     if words:
         more = f" and {len(words) - 10} more words" if len(words) > 10 else ""
         yield f"'{source.name}' does not know {', '.join(words[:10])}{more} and reads {source.unknown_token}."
@@ -284,8 +259,3 @@ def _notes(source: Source, request: Request) -> Iterable[str]:
         cost = estimate.estimate(source, len(sentences[0].tokens), request.edits, len(sentences))
         if cost.seconds > SILENT:
             yield f"{cost}."
-
-
-def _quote(*words: str) -> str:
-    """Write words in quotation marks, with commas between them."""
-    return ", ".join(f"“{visible_text(word)}”" for word in words)

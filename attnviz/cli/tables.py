@@ -40,11 +40,6 @@ def _cell(value: Any) -> str:
     return INNER.sub(" ", visible_text(text, longest=len(text) + 1))
 
 
-def rows_of(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Convert a table to rows for JSON, with null for NaN."""
-    return json.loads(table.to_json(orient="records", double_precision=15))
-
-
 def predict(options: Namespace) -> list[str]:
     """Run `predict`: return the lines of a table or of JSON, or write pictures and return their paths."""
     inputs = read(options)
@@ -78,17 +73,14 @@ def predict(options: Namespace) -> list[str]:
         table, description = figure.table, figure.description
         facts["words"] = description
     if options.json:
-        return [json.dumps(facts | {"rows": rows_of(table)}, indent=1)]
+        rows = json.loads(table.to_json(orient="records", double_precision=15))  # with null for NaN
+        return [json.dumps(facts | {"rows": rows}, indent=1)]
     lines = lines_of(table)
     return [description, "", *lines] if description else lines
 
 
 def predicted(before: Record | None, after: Record) -> pd.DataFrame:
-    """Make the table of predictions per sentence: words or labels with probabilities, written texts, or cosines.
-
-    Args:
-        before: run without edits; None if nothing is edited.
-    """
+    """Make the table of predictions per sentence: words or labels with probabilities, written texts, or cosines."""
     if after.vectors is not None and before is None and len(after.sentences) == 1:
         advice = "give several texts, one per line with --lines, or a change, to compare vectors"
         raise InputError(f"'{after.source}' makes a vector for each text: {advice}.")
@@ -108,22 +100,19 @@ def _sentence_table(before: Record | None, after: Record, sentence: int) -> pd.D
         if before is not None:
             row["moved"] = analysis.shift(before, after)[sentence].item()
         return pd.DataFrame([row])
-    fills_in = analysis.fills_in(after)
-    if not fills_in and after.targets:  # an encoder-decoder: the text that it writes
+    if not analysis.fills_in(after) and after.targets:  # an encoder-decoder: the text that it writes
         if cut := analysis.cut(after, sentence=sentence):
             terminal.note(f"The output for text {sentence + 1} was cut off after {cut} tokens.")
         runs = {"written": after} if before is None else {"before": before, "after": after}
         return pd.DataFrame([{name: run.prediction.written[sentence] for name, run in runs.items()}])
-    positions = after.prediction.blanks[sentence] if fills_in else [after.sentences[sentence].length - 1]
+    last = after.sentences[sentence].length - 1
+    positions = after.prediction.blanks[sentence] if analysis.fills_in(after) else [last]
     words = [figures.next_word(after, position, before=before, sentence=sentence).table for position in positions]
     return pd.concat(words) if words else pd.DataFrame()
 
 
 def generate(options: Namespace) -> list[str]:
-    """Run `generate`: stream the answer to stdout, and return the paths of pictures.
-
-    With edits, a note on stderr shows the answer without edits, and from which token on it differs.
-    """
+    """Run `generate`: stream the answer to stdout, with edits also note where it differs without; return pictures."""
     inputs = read(options)
     if (count := len(inputs.request.texts)) != 1:
         raise InputError(f"'generate' continues one text; there are {count}. Leave out --lines.")
@@ -166,8 +155,7 @@ def models(options: Namespace) -> list[str]:
         if not options.name:
             raise InputError("Circuits are computed from a model's weights; name it: attnviz models NAME --circuits.")
         circuits = analysis.circuits(load(options.name).model_weights())
-        for sentence in circuits.lacking:
-            terminal.note(sentence)
+        terminal.note(*circuits.lacking)
         return lines_of(getattr(circuits, options.circuits))
     if options.name:
         return _card(load(options.name))
@@ -178,10 +166,9 @@ def models(options: Namespace) -> list[str]:
             rows.append((name, kind.provenance, card.does if card else kind.does))
         except AttnvizError as error:
             rows.append((name, kind.provenance, str(error)))
-    allowed = hub.allowed()  # None: all models of the Hub
-    others = f"Also, from Hugging Face: {', '.join(allowed or ()) or 'none'}."
-    if allowed is None:
-        others = f"Also any model on Hugging Face, by its name ({hub.MINILM}) or its folder."
+    others = f"Also any model on Hugging Face, by its name ({hub.MINILM}) or its folder."
+    if (allowed := hub.allowed()) is not None:
+        others = f"Also, from Hugging Face: {', '.join(allowed) or 'none'}."
     return [*terminal.columns(rows), "", others]
 
 

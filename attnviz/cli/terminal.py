@@ -12,16 +12,17 @@ from tqdm import tqdm
 from attnviz.core.amounts import size
 
 
-def say(line: str, file: TextIO | None = None) -> None:
-    """Write a line to stdout or `file`; a character that the encoding of the file lacks is escaped, such as \\u2588."""
+def say(*lines: str, file: TextIO | None = None) -> None:
+    """Write lines to stdout or `file`; a character that the encoding of the file lacks is escaped, such as \\u2588."""
     file = file or sys.stdout
     encoding = file.encoding or "utf-8"
-    file.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    for line in lines:
+        file.write(line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
-def note(line: str) -> None:
-    """Write a line to stderr, with "attnviz: " before it."""
-    say(f"attnviz: {line}", sys.stderr)
+def note(*lines: str) -> None:
+    """Write lines to stderr, each with "attnviz: " before it."""
+    say(*[f"attnviz: {line}" for line in lines], file=sys.stderr)
 
 
 def columns(rows: Sequence[Sequence[Any]]) -> list[str]:
@@ -32,10 +33,7 @@ def columns(rows: Sequence[Sequence[Any]]) -> list[str]:
 
 @contextmanager
 def download(name: str) -> Iterator[Callable[[Any], None]]:
-    """Yield a callback for a download, which prints its size, then draws a bar if stderr is a terminal.
-
-    Meanwhile Ctrl+C ends this process at once if a download runs: the library would wait for threads that may hang.
-    """
+    """Yield a callback for a download, which prints its size, then draws a bar if stderr is a terminal."""
     bar = None
 
     def draw(progress: Any) -> None:
@@ -50,7 +48,7 @@ def download(name: str) -> Iterator[Callable[[Any], None]]:
         bar.set_description(progress.what, refresh=False)
         bar.update(progress.done - bar.n)
 
-    def end_process(*_: object) -> None:
+    def end_process(*_: object) -> None:  # after Ctrl+C; the library would wait for threads that may hang
         if bar is None:
             raise KeyboardInterrupt
         bar.close()
