@@ -69,7 +69,7 @@ def files(corpus: str | Path) -> tuple[Path, list[str]]:
 
 
 def shards(root: Path, names: list[str], most: int) -> Iterator[Shard]:
-    """Split the files `names` of a folder into shards of at most `most` texts; raise InputError if one is unreadable."""
+    """Split files of a folder into shards of at most `most` texts; raise InputError if one cannot be read."""
     number = 0
     for name in names:
         path = root / name
