@@ -3,8 +3,8 @@
     record = attnviz.analyze("The cat sat on the mat", edits=attnviz.Edits(mask=attnviz.mask("causal")))
     figure = attnviz.figures.head(record, attnviz.Site("encoder", 0), 1)
 
-Names are imported on first use: torch with the attention, Altair with the first figure. In a notebook, a cell that ends
-with `record` shows every head, and a cell that ends with `figure` shows the picture.
+Names are imported on first use, so `import attnviz` is fast. In a notebook, a cell that ends with `record` shows every
+head, and a cell that ends with `figure` shows the picture.
 """
 
 import sys
@@ -13,7 +13,7 @@ from typing import Any
 
 __version__ = "0.3.0"
 
-_HOMES = {
+_HOMES = {  # public names, and the modules that define them
     "analyze": "api",
     "load": "api",
     "generate": "generation",
@@ -46,17 +46,16 @@ _HOMES = {
     "show": "ui.live",
     "wrap": "sources.wrapped",
 }
-_RULES = (
-    *("Blank", "BlockDiffusion", "Blocks", "Dilated", "Documents", "Fixed", "Full", "Global", "Media", "Neighborhood"),
-    *("Opened", "Padding", "Painted", "PatchWindows", "Prefix", "Random", "Strided", "Subsequent", "Window"),
-)
-_HOMES |= dict.fromkeys(_RULES, "core.masks")
+_MASKS = "Blank BlockDiffusion Blocks Dilated Documents Fixed Full Global Media Neighborhood Opened Padding Painted"
+_MASKS += " PatchWindows Prefix Random Strided Subsequent Window"
+_HOMES |= dict.fromkeys(_MASKS.split(), "core.masks")
 _MODULES = ("analysis", "atlas", "check", "figures", "studies")
 
 __all__ = [*_HOMES, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used."""
     if name in _MODULES:
         return import_module(f"attnviz.{name}")
     if name not in _HOMES:

@@ -25,12 +25,9 @@ if TYPE_CHECKING:
 for _module in pkgutil.iter_modules(sources.__path__):
     import_module(f"{sources.__name__}.{_module.name}")
 
-SOURCES = dict(
-    sorted(
-        base.CLASSES.items(), key=lambda item: (base.PROVENANCES.index(item[1].provenance), item[1].reads == "picture")
-    )
-)
-"""Sources included in attnviz, by name; the app opens with the first one."""
+_pictures_last = sorted(base.CLASSES.items(), key=lambda item: item[1].reads == "picture")
+SOURCES = dict(sorted(_pictures_last, key=lambda item: base.PROVENANCES.index(item[1].provenance)))
+"""Source classes included in attnviz, by name, in the order of provenances; the app opens with the first one."""
 
 DEFAULT = next(iter(SOURCES))
 
@@ -109,15 +106,15 @@ def named_model(text: str) -> tuple[str, dict[str, Any]]:
         return text, {}
     declared = {parameter.name: parameter for parameter in parameters(SOURCES[name])}
     values: dict[str, Any] = {}
-    for part in filter(None, settings.split(",")):
-        key, _, value = part.partition("=")
+    for setting in filter(None, settings.split(",")):
+        key, _, value = setting.partition("=")
         if key not in declared:
             raise InputError(f"The model {name} has no {key!r}. It has {', '.join(declared) or 'no settings'}.")
-        kind = declared[key].kind
-        if kind == "flag":
+        values[key] = value
+        if declared[key].kind == "flag":
             values[key] = value == "true"
-        else:
-            values[key] = int(value) if kind == "number" and value.isdecimal() else value
+        elif declared[key].kind == "number" and value.isdecimal():  # the source refuses any other text
+            values[key] = int(value)
     return name, values
 
 
@@ -130,20 +127,21 @@ def model_text(name: str, values: dict[str, Any]) -> str:
 
 def is_named(source: Source) -> bool:
     """Whether `load` finds a source by name in any process: an included model, or a model of Hugging Face."""
-    return type(source) is SOURCES.get(source.id) or bool(source.facts and source.provenance in base.HUGGING_FACE)
+    is_included = type(source) is SOURCES.get(source.id)
+    return is_included or (source.facts is not None and source.provenance in base.HUGGING_FACE)
 
 
-def chosen(source: Source) -> dict[str, Any]:
-    """Collect the settings of a source that differ from the defaults of `load`."""
+def changed_settings(source: Source) -> dict[str, Any]:
+    """Collect the settings of a source that differ from the defaults of `load`; none if `load` cannot find it."""
     if not is_named(source):
         return {}
-    plain = load(source.id)
+    default = load(source.id)
     settings = {name: getattr(source, name) for name in type(source).settings()}
-    return {name: value for name, value in settings.items() if value != getattr(plain, name)}
+    return {name: value for name, value in settings.items() if value != getattr(default, name)}
 
 
 def _huggingface(name: str, report: Callable[[Any], bool | None] | None, settings: dict[str, object]) -> Source:
-    """Load a model of Hugging Face; an error also names included models with a similar name."""
+    """Load a model of Hugging Face by its name or folder; an error for a name also lists the included models."""
     from attnviz.sources.huggingface.hub import Canceled, is_path
     from attnviz.sources.huggingface.models import by_name
     from attnviz.sources.huggingface.source import HuggingFace
@@ -158,8 +156,8 @@ def _huggingface(name: str, report: Callable[[Any], bool | None] | None, setting
     except AttnvizError as error:
         if is_path(name):
             raise
-        near, ship = did_you_mean(name, SOURCES), f"The models that ship with attnviz are: {', '.join(SOURCES)}."
-        message = f"There is no model {quoted(name)}.{near} {ship} {error}" if near else f"{error} {ship}"
+        included, hint = f"The models that ship with attnviz are: {', '.join(SOURCES)}.", did_you_mean(name, SOURCES)
+        message = f"There is no model {quoted(name)}.{hint} {included} {error}" if hint else f"{error} {included}"
         raise type(error)(message) from None
 
 
@@ -231,12 +229,14 @@ def live(model: str | Path = "story", text: str | None = None) -> "Page":
     if not files:
         hint = did_you_mean(str(model), LIVE) or f" Choose {', '.join(LIVE)}, or a folder with a model of your own."
         raise InputError(f"There is no {quoted(str(model))} that runs in a page.{hint}")
-    reads, *writes = vocabulary.read(folder / "vocabulary.json").values()
+    vocabularies = [*vocabulary.read(folder / "vocabulary.json").values()]  # of the input, and of a translation
+    if text is None:
+        text = LIVE.get(str(model), " ".join(vocabularies[0].words[:6]))
     return live_page(
         files[-1].read_bytes(),
-        reads.names,
-        LIVE.get(str(model), " ".join(reads.words[:6])) if text is None else text,
-        writes=writes[0].names if writes else (),
+        vocabularies[0].names,
+        text,
+        writes=vocabularies[1].names if len(vocabularies) > 1 else (),
         name=folder.name,
         about=[CAUTIONS["trained here"]] if model in LIVE else [],
     )

@@ -54,7 +54,7 @@ def settings_of(source: Source, request: Request) -> dict[str, Any]:
         name = without_path(name)
     target = {"target": [*request.targets]} if request.targets else {}
     versions = {"attnviz": attnviz.__version__, "torch": torch.__version__}
-    return {"name": name, "settings": api.chosen(source), "checksum": source.checksum()} | versions | target
+    return {"name": name, "settings": api.changed_settings(source), "checksum": source.checksum()} | versions | target
 
 
 def without_path(name: str) -> str:

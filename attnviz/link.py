@@ -46,7 +46,7 @@ class Name:
         name: key in the address.
         default: value if the user has chosen none.
         codec: functions to read and write the value.
-        about: groups of the name: the value is cleared with its "model", "text" or "edits", or as "tab" of a page.
+        about: groups, see `Choices.without`: "model" if the value is cleared when the model changes, and so on.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Name:
 
 
 class Choices:
-    """Values that a user chose, by name; all other names have their default. Immutable."""
+    """Values that a user chose, by name, without values equal to the default; immutable."""
 
     def __init__(self, chosen: Mapping[str, Any] | None = None):
         self.chosen = {name: value for name, value in (chosen or {}).items() if value != NAMES[name].default}
@@ -93,8 +93,8 @@ def read(address: Mapping[str, Sequence[str]]) -> tuple[Choices, tuple[str, ...]
             complaints.append(f"The link holds {quoted(name[:40])}, which is unknown.{did_you_mean(name, NAMES)}")
             continue
         try:
-            is_value = values[-1] or name == "text"  # an empty text differs from the default, an example
-            chosen[name] = NAMES[name].codec.read(values[-1]) if is_value else NAMES[name].default
+            if values[-1] or name == "text":  # an empty text differs from the default, an example
+                chosen[name] = NAMES[name].codec.read(values[-1])
         except AttnvizError as error:
             complaints.append(f"The link's {name} was left out: {error}")
     return Choices(chosen), tuple(complaints)
@@ -128,13 +128,14 @@ def edits(choices: Choices, *, of_cross: bool = False) -> Edits:
     Raises:
         InputError: if two of the changes contradict each other.
     """
-    stack, cross = choices["mask"] or Stack(), choices["cross"]
-    hides_future = any(entry.on and entry.mask.keyword == "causal" for entry in stack.entries)
+    stack, mask_cross = choices["mask"] or Stack(), choices["cross"]
+    if mask_cross is None:  # the user did not choose
+        mask_cross = not any(entry.on and entry.mask.keyword == "causal" for entry in stack.entries)
     return Edits(
         mask=stack.mask(),
         heads_off=choices["heads_off"],
         own_mask=choices["own_mask"],
-        mask_cross=not (of_cross and stack.mask() is not None and (hides_future if cross is None else not cross)),
+        mask_cross=mask_cross or stack.mask() is None or not of_cross,  # True, the default, if it has no effect
         taken=choices["take"],
         temperature=choices["temperature"],
         scale=None if choices["scaled"] else 1.0,
@@ -150,14 +151,14 @@ def head_text(head: Head) -> str:
     return f"{SITE.write(head[0])}.{head[1]}"
 
 
-def _match(pattern: str, value: Callable[[re.Match], Any], like: str, write: Callable[[Any], str] = str) -> Codec:
-    """Make a codec for texts that match a pattern; the error for any other text shows the example `like`."""
+def _match(pattern: str, convert: Callable[[re.Match], Any], example: str, write: Callable[[Any], str] = str) -> Codec:
+    """Make a codec for texts that match a pattern; `convert` makes the value, and errors show the `example`."""
 
     def read_text(text: str) -> Any:
         match = re.fullmatch(pattern, text, re.ASCII)
         if match is None:
-            raise InputError(f"{quoted(text[:40])} cannot be read; it should look like {like}.")
-        return value(match)
+            raise InputError(f"{quoted(text[:40])} cannot be read; it should look like {example}.")
+        return convert(match)
 
     return Codec(read_text, write)
 
@@ -183,42 +184,45 @@ def _one_of(*options: str) -> Codec:
 
 
 def _view_text(view: views.View) -> str:
-    """Write a view for the link: "words.hide"."""
-    unit, special = f"parts{view.parts}" if view.parts else view.unit, view.special if view.special != "show" else ""
-    return ".".join(filter(None, (unit, special)))
+    """Write a view for the link: "words.hide"; "" for the view of every token."""
+    unit = f"parts{view.parts}" if view.parts else view.unit
+    return ".".join(text for text in (unit, view.special) if text not in ("", "show"))
 
 
 def _view_of(match: re.Match) -> views.View:
     """Make a view from a match of the pattern of `VIEW`."""
-    return views.View(match[1] == "words", match[3] or "show", match[1] == "sentences", int(match[2] or 0))
+    unit, parts, special = match.groups()
+    return views.View(unit == "words", special or "show", unit == "sentences", int(parts or 0))
 
 
-def _bias_text(bias: tuple[Bias, ...]) -> str:
+def _bias_text(biases: tuple[Bias, ...]) -> str:
     """Write biases for the link: "alibi.relative0"."""
-    return ".".join("alibi" if isinstance(part, ALiBi) else f"relative{part.seed}" for part in bias)
+    return ".".join("alibi" if isinstance(bias, ALiBi) else f"relative{bias.seed}" for bias in biases)
 
 
 def _bias_of(match: re.Match) -> tuple[Bias, ...]:
     """Make biases from a match of the pattern of `BIAS`."""
-    relative = () if match[2] is None else (RelativeBias(seed=int(match[2])),)
-    return (*((ALiBi(),) if match[1] else ()), *relative)
+    alibi, seed = match.groups()
+    biases = [ALiBi()] if alibi else []
+    return (*biases, RelativeBias(seed=int(seed))) if seed else tuple(biases)
 
 
-def _read_other(text: str) -> Choices:
-    """Read the choices of B in a comparison; "original" is the run without changes."""
+def _read_b(text: str) -> Choices:
+    """Read the choices of run B in a comparison; "original" is the run without changes, which has no choices."""
     if text == "original":
         return Choices()
     choices, complaints = read(parse_qs(text, keep_blank_values=True))
-    if complaints or "b" in choices.chosen:
-        raise InputError((*complaints, "B cannot have its own B.")[0])
+    if complaints:
+        raise InputError(complaints[0])
+    if "b" in choices.chosen:
+        raise InputError("B cannot have its own B.")
     return choices
 
 
-def _numbers(count: int) -> Codec:
-    """Make a codec for a tuple of integers with dots between them."""
-    like = "2.1" if count == 2 else "0.63.0.63"
+def _numbers(count: int, example: str) -> Codec:
+    """Make a codec for a tuple of `count` integers with dots between them."""
     pattern = r"\.".join([r"(\d{1,6})"] * count)
-    return _match(pattern, lambda m: tuple(map(int, m.groups())), like, lambda numbers: ".".join(map(str, numbers)))
+    return _match(pattern, lambda m: tuple(map(int, m.groups())), example, lambda numbers: ".".join(map(str, numbers)))
 
 
 TEXT = Codec(str)
@@ -229,21 +233,16 @@ SITE = _match(r"([edc])(\d{1,3})", lambda m: Site(BY_LETTER[m[1]], int(m[2])), "
 HEAD = _match(r"([edc]\d{1,3})\.(\d{1,3})", lambda match: (SITE.read(match[1]), int(match[2])), "d1.0", head_text)
 FOCUS = _match(rf"\d{{1,3}}|{'|'.join(COMBINED)}", lambda m: int(m[0]) if m[0].isdigit() else m[0], "0 or mean")
 NUMBER = _match(r"\d{1,9}", lambda match: int(match[0]), "318")
-PLACE = _match(r"[1-9]\d{0,2}", lambda match: int(match[0]), "1")
+FROM_1 = _match(r"[1-9]\d{0,2}", lambda match: int(match[0]), "1")
 SIDE = {"q": "query", "k": "key"}
 PIN = _match(r"([qk])(\d{1,6})", lambda m: (SIDE[m[1]], int(m[2])), "q2", lambda pin: f"{pin[0][0]}{pin[1]}")
-VIEW = _match(
-    r"(words|sentences|parts(\d{1,3}))?\.?(hide)?",
-    _view_of,
-    "words.hide",
-    _view_text,
-)
+VIEW = _match(r"(words|sentences|parts(\d{1,3}))?\.?(hide)?", _view_of, "words.hide", _view_text)
 BIAS = _match(r"(alibi)?\.?(?:relative(\d{1,4}))?", _bias_of, "alibi.relative0", _bias_text)
 STACK = Codec(stack_from_text, lambda stack: stack.text)
 TAKES = Codec(lambda text: tuple(map(Take.read, text.split("\n"))), lambda takes: "\n".join(map(str, takes)))
-OTHER = Codec(_read_other, lambda other: urlencode(_short_texts(other)) or "original")
+COMPARED = Codec(_read_b, lambda choices: urlencode(_short_texts(choices)) or "original")
 
-_TABLE = (
+_TABLE = (  # name, default, codec, and groups of the name
     # request
     ("model", "translator", TEXT),
     ("step", None, NUMBER, "model"),
@@ -269,11 +268,11 @@ _TABLE = (
     # selection
     ("layer", None, SITE, "model"),
     ("head", None, FOCUS, "model"),
-    ("cell", None, _numbers(2), "text"),
+    ("cell", None, _numbers(2, "2.1"), "text"),
     ("pins", frozenset(), _list(PIN, frozenset), "text"),
-    ("sentence", 1, PLACE),
+    ("sentence", 1, FROM_1),
     ("view", views.View(), VIEW),
-    ("zoom", (), _list(_numbers(4)), "text"),
+    ("zoom", (), _list(_numbers(4, "0.63.0.63")), "text"),
     ("colors", "adaptive", _one_of("adaptive", "log")),
     # form of a head
     ("form", None, TEXT, "tab"),
@@ -292,8 +291,8 @@ _TABLE = (
     ("intent", None, TEXT),
     ("library", None, TEXT, "tab"),
     ("stage", None, TEXT, "tab"),
-    ("b", None, OTHER),
-    ("chapter", None, PLACE),
+    ("b", None, COMPARED),
+    ("chapter", None, FROM_1),
 )
 NAMES: dict[str, Name] = {
     name: Name(name, default, codec, frozenset(" ".join(about).split())) for name, default, codec, *about in _TABLE

@@ -44,8 +44,8 @@ class MaskFormat:
         title: function or library that uses the format.
         meaning: meaning of the values.
         empty_rows: weights of a query without keys: "zero", "nan" or "uniform", as in `attnviz.core.attention`.
-        to, of: conversion from True = may attend to the values of the format, and back.
-        opening: first lines of the code.
+        to, of: functions that convert a tensor with True = may attend to the values of the format, and back.
+        opening: first lines of the code: imports, shapes and sizes.
         lines: function that writes the other lines of the code, from a mask and the numbers of queries and keys.
     """
 
@@ -67,11 +67,13 @@ class MaskFormat:
         if self.name == "is_causal":
             promise = "blocks the future aligned top-left, and nothing else"
             expected = Subsequent().tensor(queries, keys)
-        for sentence, _, query, key in (may_attend != expected).nonzero()[:1].tolist():
-            verb = "opens" if may_attend[sentence, 0, query, key] else "blocks"
-            place = f" of sentence {sentence}" if mask.batch_size else ""
-            return f"{self.name} {promise}; this mask {verb} key {key} for query {query}{place}."
-        return ""
+        different_cells = (may_attend != expected).nonzero().tolist()
+        if not different_cells:
+            return ""
+        sentence, _, query, key = different_cells[0]
+        verb = "opens" if may_attend[sentence, 0, query, key] else "blocks"
+        suffix = f" of sentence {sentence}" if mask.batch_size else ""
+        return f"{self.name} {promise}; this mask {verb} key {key} for query {query}{suffix}."
 
     def to_tensor(self, mask: Mask, queries: int, keys: int, *, heads: int = 1) -> Tensor | None:
         """Convert a mask to a tensor in this format; None if the format cannot express it.
@@ -100,9 +102,9 @@ class MaskFormat:
         Raises:
             MaskError: if the tensor holds values that the format does not have.
         """
-        padding = self.name == "huggingface" and tensor.dim() == 2
-        may_attend = from_zero_is_masked(tensor) if padding else self.of(tensor)
-        if padding or self.name == "key_padding_mask":
+        is_padding = self.name == "huggingface" and tensor.dim() == 2
+        may_attend = from_zero_is_masked(tensor) if is_padding else self.of(tensor)
+        if is_padding or self.name == "key_padding_mask":  # (B, K)
             return may_attend[:, None, None]
         if self.name == "attn_mask" and may_attend.dim() == 3:
             return may_attend.unflatten(0, (-1, heads))[:, :1]
@@ -139,9 +141,9 @@ def _is_causal(mask: Mask, queries: int, keys: int) -> list[str]:
 
 def _multihead(mask: Mask, queries: int, keys: int) -> list[str]:
     """Write code for `nn.MultiheadAttention`; padding that is joined with other rules becomes key_padding_mask."""
-    split, lines, arguments = _split_padding(mask, queries, keys), [], "attn_mask=mask"
-    if split is not None:
-        mask, padding = split
+    mask, padding = _split_padding(mask, queries, keys)
+    lines, arguments = [], "attn_mask=mask"
+    if padding is not None:
         lines, tokens = _row(padding, queries, keys)
         lines.append(f"key_padding_mask = {(~tokens).text}  # True = padding")
         arguments += ", key_padding_mask=key_padding_mask"
@@ -219,38 +221,40 @@ def _blocked_cells(mask: Mask, queries: int, keys: int) -> tuple[list[str], str]
 
 def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Symbol]:
     """Write lines, and an expression that is True at tokens, (B, K), for a mask that is the same for every query."""
-    lines, row = _grid(mask, queries, keys, ROW)
-    if "Q" in row.axes:
+    lines, tokens = _grid(mask, queries, keys, ROW)
+    if "Q" in tokens.axes:
         lines, grid = _grid(mask, queries, keys)
         lines.append(f"may_attend = {grid.text}  # every query sees the same keys, so the first row is enough")
-        row = grid.derive(f"may_attend{'[:, 0, 0]' if mask.batch_size else '[0]'}")
-    return lines, row if mask.batch_size else row.derive(f"{row.operand(ATOM)}.expand(len(query), keys)")
+        tokens = grid.derive("may_attend[:, 0, 0]" if mask.batch_size else "may_attend[0]")
+    if not mask.batch_size:
+        tokens = tokens.derive(f"{tokens.operand(ATOM)}.expand(len(query), keys)")
+    return lines, tokens
 
 
-def _floats(mask: Mask, queries: int, keys: int, fill: str, words: str) -> list[str]:
+def _floats(mask: Mask, queries: int, keys: int, fill: str, fill_words: str) -> list[str]:
     """Write lines that define an additive `mask`: 0 where a query may attend, `fill` elsewhere."""
-    comment = f"# added to the scores: 0 = may attend, {words} = blocked"
+    comment = f"# added to the scores: 0 = may attend, {fill_words} = blocked"
     lines, blocked = _blocked_cells(mask, queries, keys)
     filled = f"torch.zeros(blocked.shape, {FLOATS}).masked_fill(blocked, {fill})"
     return [*lines, f"blocked = {blocked}", comment, f"mask = {filled}"]
 
 
-def _split_padding(mask: Mask, queries: int, keys: int) -> tuple[Mask, Mask] | None:
-    """Split a mask into rules that are the same for all sentences, and padding; None if that is not possible."""
-    if not isinstance(mask, And):
-        return None
-    batched = [part for part in mask.masks if part.batch_size]
-    padding = tuple(part for part in batched if "Q" not in _grid(part, queries, keys)[1].axes)
-    rest = tuple(part for part in mask.masks if part not in padding)
-    if not padding or not rest or any(part.batch_size for part in rest):
-        return None
-    return And(rest) if len(rest) > 1 else rest[0], And(padding) if len(padding) > 1 else padding[0]
+def _split_padding(mask: Mask, queries: int, keys: int) -> tuple[Mask, Mask | None]:
+    """Split a mask into rules that are the same for all sentences, and padding; else return the mask and None."""
+    padding, shared = [], []
+    for rule in mask.masks if isinstance(mask, And) else ():
+        is_padding = rule.batch_size and "Q" not in _grid(rule, queries, keys)[1].axes
+        (padding if is_padding else shared).append(rule)
+    if not padding or not shared or any(rule.batch_size for rule in shared):
+        return mask, None
+    shared_mask, padding_mask = (And(tuple(rules)) if len(rules) > 1 else rules[0] for rules in (shared, padding))
+    return shared_mask, padding_mask
 
 
-TRUE, MASKED = (torch.clone, torch.clone), (to_true_is_masked, from_true_is_masked)
-ZEROS = to_zero_is_masked, from_zero_is_masked
-"""Pairs of conversions `to` and `of`."""
-LOWEST_ADDED = partial(to_additive, fill=torch.finfo(torch.float32).min), from_additive
+TRUE_OPEN, TRUE_BLOCKED = (torch.clone, torch.clone), (to_true_is_masked, from_true_is_masked)
+ZERO_BLOCKED = to_zero_is_masked, from_zero_is_masked
+LOWEST_BLOCKED = partial(to_additive, fill=torch.finfo(torch.float32).min), from_additive
+"""Pairs of functions `to` and `of`, named after the value of a blocked or open key."""
 SDPA, MULTIHEAD = "F.scaled_dot_product_attention", "nn.MultiheadAttention"
 ADDED = "0 = may attend, -inf = blocked; added to the scores"
 CAUSAL = "is_causal: the future is blocked, aligned top-left"
@@ -261,30 +265,26 @@ TOKENS = (
 PADDING = "key_padding_mask: True = padding, for every query"
 TUTORIAL, OTHERS = "mask == 0, as in The Annotated Transformer", "mask == True, as in other tutorials"
 ZERO = "0 = masked, 1 = may attend"
-OF_SDPA, OF_MODULE, OF_SCORES = TORCH + FUNCTIONAL + HEADS + SIZES, TORCH + MODULE + SIZES, TORCH + HEADS + SIZES
-OF_FLEX, OF_FLAG = TORCH + FLEX + HEADS + SIZES, FUNCTIONAL + HEADS
+FOR_SDPA, FOR_MODULE, FOR_SCORES = TORCH + FUNCTIONAL + HEADS + SIZES, TORCH + MODULE + SIZES, TORCH + HEADS + SIZES
+FOR_FLEX, FOR_FLAG = TORCH + FLEX + HEADS + SIZES, FUNCTIONAL + HEADS
 """First lines of the code of each format."""
 
 FORMATS = (
-    MaskFormat("sdpa", SDPA, "True = may attend", "zero", *TRUE, OF_SDPA, _sdpa),
-    MaskFormat("sdpa_additive", SDPA, ADDED, "zero", to_additive, from_additive, OF_SDPA, _sdpa_additive),
-    MaskFormat("is_causal", SDPA, CAUSAL, "zero", *TRUE, OF_FLAG, _is_causal),
-    MaskFormat("attn_mask", MULTIHEAD, "True = blocked", "nan", *MASKED, OF_MODULE, _multihead),
-    MaskFormat("key_padding_mask", MULTIHEAD, PADDING, "nan", *MASKED, OF_MODULE, _key_padding),
-    MaskFormat("flex_attention", "FlexAttention", "mask_mod: True = may attend", "zero", *TRUE, OF_FLEX, _flex),
-    MaskFormat("huggingface", "Hugging Face", TOKENS, "uniform", *LOWEST_ADDED, OF_SCORES, _huggingface),
-    MaskFormat("zero_is_masked", TUTORIAL, ZERO, "uniform", *ZEROS, OF_SCORES, _zero_is_masked),
-    MaskFormat("true_is_masked", OTHERS, "True = masked", "nan", *MASKED, OF_SCORES, _true_is_masked),
+    MaskFormat("sdpa", SDPA, "True = may attend", "zero", *TRUE_OPEN, FOR_SDPA, _sdpa),
+    MaskFormat("sdpa_additive", SDPA, ADDED, "zero", to_additive, from_additive, FOR_SDPA, _sdpa_additive),
+    MaskFormat("is_causal", SDPA, CAUSAL, "zero", *TRUE_OPEN, FOR_FLAG, _is_causal),
+    MaskFormat("attn_mask", MULTIHEAD, "True = blocked", "nan", *TRUE_BLOCKED, FOR_MODULE, _multihead),
+    MaskFormat("key_padding_mask", MULTIHEAD, PADDING, "nan", *TRUE_BLOCKED, FOR_MODULE, _key_padding),
+    MaskFormat("flex_attention", "FlexAttention", "mask_mod: True = may attend", "zero", *TRUE_OPEN, FOR_FLEX, _flex),
+    MaskFormat("huggingface", "Hugging Face", TOKENS, "uniform", *LOWEST_BLOCKED, FOR_SCORES, _huggingface),
+    MaskFormat("zero_is_masked", TUTORIAL, ZERO, "uniform", *ZERO_BLOCKED, FOR_SCORES, _zero_is_masked),
+    MaskFormat("true_is_masked", OTHERS, "True = masked", "nan", *TRUE_BLOCKED, FOR_SCORES, _true_is_masked),
 )
 """All formats, in the order in which they are shown."""
 
 
 def mask_format(name: str) -> MaskFormat:
-    """Look up a format by its name.
-
-    Raises:
-        MaskError: if there is no such format; the message lists all names.
-    """
+    """Look up a format by its name; raise MaskError, which lists all names, if there is none."""
     formats = {convention.name: convention for convention in FORMATS}
     if name not in formats:
         raise MaskError(f"There is no mask format {quoted(name)}. There are: {', '.join(formats)}.")

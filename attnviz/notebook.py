@@ -1,7 +1,6 @@
-"""Display in a notebook: a cell that ends with a record shows every head, one that ends with a figure its picture.
+"""Display in a notebook: a record shows a page with every head, and a figure shows its picture.
 
-The page of a record is in a sandboxed frame, and a picture is an image: neither uses a network or runs code in the
-notebook.
+The page is in a sandboxed frame, and the picture is an image: neither uses a network or runs code in the notebook.
 """
 
 import html
@@ -13,7 +12,8 @@ from attnviz.core.errors import AttnvizError
 
 def register() -> None:
     """Register the display of records and figures in IPython, if this Python runs in a notebook."""
-    if (shell := sys.modules["IPython"].get_ipython()) is None:
+    shell = sys.modules["IPython"].get_ipython()  # None outside of a notebook
+    if shell is None:
         return
     formatters = shell.display_formatter.formatters
     formatters["text/html"].for_type_by_name("attnviz.core.record", "Record", _page)
@@ -22,7 +22,7 @@ def register() -> None:
 
 
 def _page(record: Any) -> str:
-    """Make the HTML of a record."""
+    """Make the HTML of a page with every head of a record."""
     from attnviz.export.explore import explore
 
     try:
@@ -32,6 +32,7 @@ def _page(record: Any) -> str:
 
 
 def _picture(figure: Any) -> str:
+    """Make the SVG of a figure."""
     from attnviz.export import render
 
     return render(figure, "svg").decode()

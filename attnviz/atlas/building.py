@@ -46,7 +46,7 @@ Outcome = tuple[Shard, str]
 """A shard, and the reason if it failed, else ""."""
 
 Work = Callable[[Plan, Path, list[Shard]], Iterator[Outcome]]
-"""Function that measures the given shards of a plan and writes their tables into a folder."""
+"""Function that measures shards of a plan, writes their tables into a folder, and yields an outcome for each."""
 
 
 def build(
@@ -73,24 +73,25 @@ def build(
         InputError: if the folder holds another atlas, or the corpus changed.
         OSError: if the disk is full; finished shards are kept.
     """
-    folder, settings = Path(folder), settings or {}
-    root, names = corpus.files(texts)
-    shards = tuple(corpus.shards(root, names, options.shard))
+    folder, settings, work = Path(folder), settings or {}, work or here
+    root, file_names = corpus.files(texts)
+    shards = tuple(corpus.shards(root, file_names, options.shard))
     if not shards:
         raise InputError(f"The corpus {quoted(str(texts), 200)} holds no line.")
     folder.mkdir(parents=True, exist_ok=True)
     corpus_path = Path(os.path.relpath(root.resolve(), folder.resolve())).as_posix()
-    name, source = (model, opened.load(model, **settings)) if isinstance(model, str) else (model.id, model)
+    if isinstance(model, str):
+        name, source = model, opened.load(model, **settings)
+    else:
+        name, source, work = model.id, model, partial(_measure_with, model, edits, report)
     atlas_plan = Plan(name, settings, source.checksum(), options, shards, corpus_path)
-    if source is model:
-        work = partial(_measure_here, source, edits, report)
     atlas_plan.settle(folder)
     (folder / "shards").mkdir(exist_ok=True)
-    (folder / opened.RESULT).unlink(missing_ok=True)
+    (folder / opened.RESULT).unlink(missing_ok=True)  # until the build is complete again
     missing = [shard for shard in shards if not _shard_folder(folder, shard).exists()]
     done, failed = atlas_plan.lines - sum(shard.lines for shard in missing), []
     report(done, atlas_plan.lines)
-    for shard, error in (work or here)(atlas_plan, folder, missing):
+    for shard, error in work(atlas_plan, folder, missing):
         if error:
             failed.append({"file": shard.file, "line": shard.first, "lines": shard.lines, "error": error})
         done += shard.lines
@@ -110,7 +111,7 @@ def build(
 def of_texts(
     source: Source, texts: Sequence[str], edits: Edits = Edits(), *, report: OnProgress = lambda done, of: None
 ) -> Atlas:
-    """Measure every head of a source of this process on a few texts, in a temporary folder that ends with the atlas.
+    """Measure every head of a source of this process on a few texts, in a folder that is deleted with the atlas.
 
     Raises:
         InputError: if the model can read none of the texts.
@@ -120,8 +121,8 @@ def of_texts(
         storage.write(folder / "corpus.jsonl", "\n".join(map(json.dumps, texts)).encode())
         atlas = build(source, folder / "corpus.jsonl", folder, edits=edits, report=report)
         if not atlas.texts:
-            why = next(iter(atlas.problems()["problem"]), "all are empty.")
-            raise InputError(f"The model reads none of the {len(texts):,} texts: {why}")
+            problems = [*atlas.problems()["problem"], "all are empty."]
+            raise InputError(f"The model reads none of the {len(texts):,} texts: {problems[0]}")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -129,13 +130,17 @@ def of_texts(
     return atlas
 
 
-def _measure_here(
+def _measure_with(
     source: Source, edits: Edits, report: OnProgress, atlas_plan: Plan, folder: Path, missing: Iterable[Shard]
 ) -> Iterator[Outcome]:
-    """Measure shards one after another with a source of this process."""
+    """Measure shards one after another with a source of this process; report progress also within a shard."""
     done = 0
+
+    def report_in_shard(lines: int) -> None:
+        report(done + lines, atlas_plan.lines)
+
     for shard in missing:
-        _measure(source, atlas_plan, folder, shard, edits, lambda n, before=done: report(before + n, atlas_plan.lines))
+        _measure(source, atlas_plan, folder, shard, edits, report_in_shard)
         done += shard.lines
         yield shard, ""
 
@@ -156,13 +161,13 @@ def _measure(
     lines = corpus.texts(folder / atlas_plan.corpus, shard)
     options, target = atlas_plan.options, _shard_folder(folder, shard)
     shard_tables = tables.of_shard(measure(source, lines, options, edits, report=report), shard, options)
-    part = target.with_name(f".{uuid4().hex}.part")
+    unfinished = target.with_name(f".{uuid4().hex}.part")
     try:
-        tables.write(shard_tables, part)
-        if not target.exists():  # another worker may have finished it
-            os.replace(part, target)
+        tables.write(shard_tables, unfinished)
+        if not target.exists():  # another worker may have finished the shard
+            os.replace(unfinished, target)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 _sources: dict[str, Source] = {}
@@ -185,7 +190,7 @@ def measure_shard(atlas_plan: Plan, folder: Path, shard: Shard) -> Outcome:
 
 def here(atlas_plan: Plan, folder: Path, missing: Iterable[Shard]) -> Iterator[Outcome]:
     """Measure shards in this process, one after another."""
-    before = torch.get_num_threads()
+    num_threads = torch.get_num_threads()
     try:
         for shard in missing:
             try:
@@ -195,7 +200,7 @@ def here(atlas_plan: Plan, folder: Path, missing: Iterable[Shard]) -> Iterator[O
             except Exception as problem:  # a model may raise any error; continue with other shards
                 yield shard, reason(problem)
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(num_threads)
         _sources.clear()
 
 
@@ -211,7 +216,7 @@ class Engine:
     Attributes:
         workers: number of processes on this machine, each with one thread; None for one per core. With fewer than two
             workers or shards, this process measures the shards.
-        scheduler: address of a Dask scheduler, whose workers are used instead.
+        scheduler: address of a Dask scheduler, whose workers measure the shards in place of `workers` on this machine.
         memory: memory limit per worker on this machine, such as "4GB"; a worker above the limit is replaced.
         on_dashboard: callback with the address of Dask's dashboard.
     """
@@ -223,7 +228,8 @@ class Engine:
 
     def __call__(self, atlas_plan: Plan, folder: Path, missing: Sequence[Shard]) -> Iterator[Outcome]:
         """Measure shards; yield each when it is done, with the reason if it failed. Raise OSError if a disk is full."""
-        count = min(os.cpu_count() or 1 if self.workers is None else self.workers, len(missing))
+        workers = self.workers if self.workers is not None else os.cpu_count() or 1
+        count = min(workers, len(missing))
         if not missing or (not self.scheduler and count < 2):
             yield from here(atlas_plan, folder, missing)
             return
@@ -234,8 +240,8 @@ class Engine:
 
         with self._client(count) as client:
             self.on_dashboard(client.dashboard_link)
-            job, folder = replace(atlas_plan, shards=()), folder.resolve()
-            submit = partial(client.submit, measure_shard, job, folder, retries=TRIES - 1, pure=False)
+            inputs = replace(atlas_plan, shards=()), folder.resolve()  # a worker needs only its own shard
+            submit = partial(client.submit, measure_shard, *inputs, retries=TRIES - 1, pure=False)
             tasks = {submit(shard): shard for shard in missing}
             for task in as_completed(tasks):
                 yield tasks[task], _outcome(task)
@@ -248,7 +254,7 @@ class Engine:
 
         with ExitStack() as stack:
             stack.enter_context(dask.config.set({TRIM: None}))
-            how = {
+            settings = {
                 "threads_per_worker": 1,
                 "memory_limit": self.memory,
                 "host": "127.0.0.1",
@@ -256,14 +262,14 @@ class Engine:
                 "silence_logs": logging.CRITICAL,
             }
             try:
-                cluster = self.scheduler or stack.enter_context(distributed.LocalCluster(n_workers=count, **how))
+                cluster = self.scheduler or stack.enter_context(distributed.LocalCluster(n_workers=count, **settings))
                 client = stack.enter_context(distributed.Client(cluster, timeout=SECONDS))
                 client.wait_for_workers(1, timeout=SECONDS)
             except TimeoutError:
                 raise InputError(f"The Dask scheduler at {quoted(self.scheduler, 200)} has no workers.") from None
             except (OSError, ValueError) as error:
-                what = f"The Dask scheduler at {quoted(self.scheduler, 200)}" if self.scheduler else "The Dask cluster"
-                raise InputError(f"{what} cannot be used: {' '.join(str(error).split())[:200]}") from None
+                name = f"The Dask scheduler at {quoted(self.scheduler, 200)}" if self.scheduler else "The Dask cluster"
+                raise InputError(f"{name} cannot be used: {' '.join(str(error).split())[:200]}") from None
             yield client
 
 

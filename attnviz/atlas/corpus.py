@@ -23,7 +23,7 @@ EMPTY = "empty"
 
 @dataclass(frozen=True)
 class Shard:
-    """A run of consecutive texts in one file.
+    """Consecutive texts of one file.
 
     Attributes:
         number: index of the shard, from 0.
@@ -52,7 +52,7 @@ class CorpusLine:
 
 
 def files(corpus: str | Path) -> tuple[Path, list[str]]:
-    """Find the files of a corpus, a file or a folder: return a folder and the sorted paths of the files within it.
+    """Find the files of a corpus, a file or a folder with subfolders: return its folder, and their sorted paths in it.
 
     Raises:
         InputError: if there are no files.
@@ -69,17 +69,14 @@ def files(corpus: str | Path) -> tuple[Path, list[str]]:
 
 
 def shards(root: Path, names: list[str], most: int) -> Iterator[Shard]:
-    """Split the files `names` of a folder into shards of at most `most` texts; each file is read once, part by part.
-
-    Raises:
-        InputError: if a file cannot be read.
-    """
+    """Split files of a folder into shards of at most `most` texts; raise InputError if one cannot be read."""
     number = 0
     for name in names:
         path = root / name
+        split = _parquet_shards if path.suffix.lower() == PARQUET else _line_shards
         try:
-            for part in (_parquet_shards if path.suffix.lower() == PARQUET else _line_shards)(path, most):
-                yield Shard(number, name, *part)
+            for lines_and_bytes in split(path, most):
+                yield Shard(number, name, *lines_and_bytes)
                 number += 1
         except OSError as error:
             raise InputError(f"{quoted(str(path), 200)} cannot be read: {error.strerror or error}.") from None
@@ -87,22 +84,24 @@ def shards(root: Path, names: list[str], most: int) -> Iterator[Shard]:
 
 def texts(root: Path, shard: Shard) -> list[CorpusLine]:
     """Read the lines of a shard; raise InputError if they cannot be read, or changed since the atlas was started."""
-    path, is_json = root / shard.file, shard.file.lower().endswith(".jsonl")
+    path = root / shard.file
+    is_json = shard.file.lower().endswith(".jsonl")
     try:
         if path.suffix.lower() == PARQUET:
             rows = _rows(_parquet(path), shard.first - 1, shard.lines)
-            content, lines = _encode(rows), [_text(row, n) for n, row in enumerate(rows, shard.first)]
+            content = _encode(rows)
+            lines = [_text(row, number) for number, row in enumerate(rows, shard.first)]
         else:
             with path.open("rb") as file:
                 file.seek(shard.start)
                 content = file.read(shard.size)
             rows = content.removesuffix(b"\n").split(b"\n")
-            lines = [_line(line, n, is_json) for n, line in enumerate(rows, shard.first)]
+            lines = [_line(row, number, is_json) for number, row in enumerate(rows, shard.first)]
     except OSError as error:
         raise InputError(f"{quoted(str(path), 200)} cannot be read: {error.strerror or error}.") from None
     if _checksum(content) != shard.checksum:
-        where = f"lines {shard.first:,} to {shard.first + shard.lines - 1:,} of {quoted(shard.file, 200)}"
-        raise InputError(f"The corpus changed: {where} differ now. Use a new folder for another corpus.")
+        changed = f"lines {shard.first:,} to {shard.first + shard.lines - 1:,} of {quoted(shard.file, 200)}"
+        raise InputError(f"The corpus changed: {changed} differ now. Use a new folder for another corpus.")
     return lines
 
 
@@ -110,10 +109,12 @@ def _line_shards(path: Path, most: int) -> Iterator[tuple[int, int, int, int, st
     """Yield for each shard of a text file: first line, number of lines, first byte, number of bytes, checksum."""
     first, start = 1, 0
     with path.open("rb") as file:
-        while lines := list(islice(iter(lambda: file.readline(MOST_LINE), b""), most)):
-            if long := [i for i, line in enumerate(lines, first) if len(line) == MOST_LINE and line[-1:] != b"\n"]:
-                problem = f"Line {long[0]:,} of {quoted(path.name, 200)} has more than {MOST_LINE:,} bytes"
-                raise InputError(f"{problem}. Write one text on each line.")
+        all_lines = iter(lambda: file.readline(MOST_LINE), b"")  # until an empty line, the end of the file
+        while lines := list(islice(all_lines, most)):
+            for number, line in enumerate(lines, first):
+                if len(line) == MOST_LINE and not line.endswith(b"\n"):
+                    problem = f"Line {number:,} of {quoted(path.name, 200)} has more than {MOST_LINE:,} bytes"
+                    raise InputError(f"{problem}. Write one text on each line.")
             content = b"".join(lines)
             yield first, len(lines), start, len(content), _checksum(content)
             first, start = first + len(lines), start + len(content)
@@ -124,21 +125,22 @@ def _checksum(content: bytes) -> str:
 
 
 def _line(line: bytes, number: int, is_json: bool) -> CorpusLine:
-    """Decode a line of a text file or of JSON lines."""
+    """Decode a line of a text file or of JSON lines; the first line may begin with a byte order mark."""
     try:
         text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-        return _text(of_json(text) if is_json and text else text, number)
+        value = of_json(text) if is_json and text else text
+        return _text(value, number)
     except UnicodeDecodeError:
         return CorpusLine("", number, "This line is not UTF-8.")
     except InputError as error:
         return CorpusLine("", number, str(error))
 
 
-def _text(text: Any, number: int) -> CorpusLine:
-    """Make a corpus line of a value, which must be a string that is not empty."""
-    if not isinstance(text, str):
+def _text(value: Any, number: int) -> CorpusLine:
+    """Make the corpus line of a value; a value that is no string, or an empty one, gives a line with an error."""
+    if not isinstance(value, str):
         return CorpusLine("", number, "This row has no text.")
-    text = text.strip()
+    text = value.strip()
     return CorpusLine(text, number, "" if text else EMPTY)
 
 
@@ -154,16 +156,17 @@ def _parquet_shards(path: Path, most: int) -> Iterator[tuple[int, int, int, int,
 
 
 def _rows(file: Any, first: int, count: int) -> list[Any]:
-    """Read rows of a file, loading only the row groups that hold them."""
-    groups, before, start = [], 0, 0
+    """Read the texts of rows of a Parquet file, from row `first` on, loading only the row groups that hold them."""
+    groups, first_loaded, start = [], 0, 0
     for group in range(file.metadata.num_row_groups):
-        size = file.metadata.row_group(group).num_rows
-        if start < first + count and start + size > first:
+        end = start + file.metadata.row_group(group).num_rows
+        if start < first + count and end > first:
             groups.append(group)
         elif not groups:
-            before += size
-        start += size
-    return file.read_row_groups(groups, columns=[COLUMN]).column(0).slice(first - before, count).to_pylist()
+            first_loaded = end
+        start = end
+    texts = file.read_row_groups(groups, columns=[COLUMN]).column(0)
+    return texts.slice(first - first_loaded, count).to_pylist()
 
 
 def _parquet(path: Path) -> Any:
@@ -183,4 +186,5 @@ def _parquet(path: Path) -> Any:
 
 
 def _encode(rows: list[Any]) -> bytes:
+    """Write the texts of Parquet rows as bytes, for their checksum."""
     return "".join(json.dumps(text, default=str) + "\n" for text in rows).encode()

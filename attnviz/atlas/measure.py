@@ -4,7 +4,7 @@ T texts   N heads of all sites   M numbers per text: metrics, then effects   D b
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ NAMES = (*(metric.name for metric in METRICS), *EFFECTS)
 """Names of the numbers per head and text."""
 
 Tokens = tuple[Sides, torch.Tensor, torch.Tensor]
-"""Tokens of a step, and ids of the token texts at its queries, (B, Q), and keys, (B, K)."""
+"""Tokens of an attention call, and numbers of their strings at its queries, (B, Q), and keys, (B, K)."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ class Pairs:
     """Pairs of a query and a key in texts, as arrays of equal length.
 
     Attributes:
-        text, head, query, key: index of the text, of the head within its site, and of the positions.
+        text, head, query, key: index of the text in the shard, of the head at its site, and of the two positions.
         weight: attention weight of each pair.
-        tokens: one integer that encodes the head and both token texts.
+        tokens: integer that is the same for two pairs with the same head and the same two token strings.
     """
 
     text: np.ndarray
@@ -70,12 +70,16 @@ class Pairs:
         return Pairs(*(column[index] for column in vars(self).values()))
 
     def strongest(self, most: int) -> tuple["Pairs", "Pairs"]:
-        """Select for each head the `most` pairs with the largest weights, one per two tokens; also return the rest."""
+        """Select for each head the `most` pairs with the largest weights, and the pairs with smaller ones.
+
+        Of several pairs with the same head and token strings, only the pair with the largest weight remains.
+        """
         ordered = self.subset(np.lexsort((self.query, self.text, -self.weight)))  # the largest weight first
         _, first = np.unique(ordered.tokens, return_index=True)
         ordered = ordered.subset(np.sort(first))
         ordered = ordered.subset(np.argsort(ordered.head, kind="stable"))
-        rank = np.arange(len(ordered.head)) - np.searchsorted(ordered.head, ordered.head)  # within the head
+        first_of_head = np.searchsorted(ordered.head, ordered.head)
+        rank = np.arange(len(ordered.head)) - first_of_head
         return ordered.subset(rank < most), ordered.subset(rank >= most)
 
 
@@ -84,9 +88,9 @@ class SiteNumbers:
     """Measurements at a site with H heads.
 
     Attributes:
-        sums: numerators and denominators of each metric, (2, T, H, metrics).
-        distance: sum of weights per distance, and number of open pairs, (2, H, D).
-        dropped: largest weight among the pairs that were not kept, (H,).
+        sums: numerators and denominators of each metric, which is their quotient, (2, T, H, metrics).
+        distance: sum of weights per distance bin, and number of open pairs per bin, (2, H, D).
+        dropped: largest weight among the pairs that are not in `pairs`, (H,).
         pairs: token pairs with the largest weights.
     """
 
@@ -101,10 +105,10 @@ class Measured:
     """Measurements of a shard.
 
     Attributes:
-        read: texts that the model read, in order, with their tokens.
-        written: decoder input for each of these texts, for an encoder-decoder.
+        read: lines that the model read, in order, with their tokens.
+        written: decoder input for each line of `read`, for an encoder-decoder; else empty.
         problems: lines that were not read, with the reason; `corpus.EMPTY` for empty lines.
-        sites: measurements per site.
+        sites: measurements per site, of heads in the order of N.
         values: numbers per text and head, (T, N, M), NaN where they cannot be measured.
     """
 
@@ -127,51 +131,50 @@ def measure(
 
     Args:
         report: callback with the number of texts done, after each batch.
-
-    Raises:
-        Canceled: if the run was canceled.
     """
-    usable = [text for text in lines if not text.error]
-    sentences, wrong = texts.tokenize(source, [text.text for text in usable]) if usable else ([], {})
+    usable = [line for line in lines if not line.error]
+    sentences, errors = texts.tokenize(source, [line.text for line in usable]) if usable else ([], {})
     sites = {}
     for site, heads in source.heads.items():
-        sizes = (2, len(usable), heads, len(METRICS)), (2, heads, 2 * FURTHEST + 1), (heads,)
-        sites[site] = SiteNumbers(*map(np.zeros, sizes), Pairs(*(np.zeros(0, np.int64) for _ in range(6))))
-    written: dict[int, Sentence] = {}
+        no_pairs = Pairs(*[np.zeros(0, np.int64) for _ in fields(Pairs)])
+        sums, distance = np.zeros((2, len(usable), heads, len(METRICS))), np.zeros((2, heads, 2 * FURTHEST + 1))
+        sites[site] = SiteNumbers(sums, distance, np.zeros(heads), no_pairs)
+    written: dict[int, Sentence] = {}  # decoder inputs by the index of the text
     numbers: dict[str, int] = {}
     done = 0
-    for indices, record in texts.runs(source, sentences, edits, failed=lambda i, error: wrong.update({i: str(error)})):
+    for indices, record in texts.runs(source, sentences, edits, failed=lambda i, error: errors.update({i: str(error)})):
         written |= dict(zip(indices, record.targets, strict=False))
-        tokens_by_kind: dict[tuple, Tokens] = {}
+        tokens_of_shape: dict[tuple, Tokens] = {}  # many layers have the same tokens
         for step in record.steps:
-            kind = step.site.kind, step.shape[2:], step.has_sink
-            if kind not in tokens_by_kind:
-                tokens_by_kind[kind] = _tokens(record, step, numbers)
-            _add_run(sites[step.site], record, step, tokens_by_kind[kind], np.array(indices), options)
+            shape = step.site.kind, step.shape[2:], step.has_sink
+            if shape not in tokens_of_shape:
+                tokens_of_shape[shape] = _tokens(record, step, numbers)
+            _add_run(sites[step.site], record, step, tokens_of_shape[shape], np.array(indices), options)
         done += len(indices)
         report(done)
-    good = [i for i in range(len(usable)) if i not in wrong]
-    bad = [CorpusLine(usable[i].text, usable[i].line, error) for i, error in wrong.items()]
-    problems = sorted([text for text in lines if text.error] + bad, key=lambda text: text.line)
+    good = [i for i in range(len(usable)) if i not in errors]
+    failed = [CorpusLine(usable[i].text, usable[i].line, error) for i, error in errors.items()]
+    problems = sorted([line for line in lines if line.error] + failed, key=lambda line: line.line)
     read = tuple((usable[i], sentences[i]) for i in good)
-    renumbered = np.full(len(usable), -1)
-    renumbered[good] = range(len(good))
-    for numbers_of_site in sites.values():
-        numbers_of_site.pairs.text[:] = renumbered[numbers_of_site.pairs.text]
+    new_index = np.full(len(usable), -1)  # by the index in `usable`
+    new_index[good] = range(len(good))
+    for site_numbers in sites.values():
+        site_numbers.pairs.text[:] = new_index[site_numbers.pairs.text]
     with np.errstate(invalid="ignore"):
         values = np.concatenate([site.sums[0, good] / site.sums[1, good] for site in sites.values()], 1)
     effects = np.full((*values.shape[:2], len(EFFECTS)), np.nan)
-    for i, (text, _) in enumerate(read[: options.ablate]):
-        effects[i] = _effects(source, text.text)
+    for i, (line, _) in enumerate(read[: options.ablate]):
+        effects[i] = _effects(source, line.text)
     targets = tuple(written[i] for i in good if i in written)
     return Measured(read, targets, tuple(problems), sites, np.concatenate([values, effects], 2))
 
 
 def _tokens(record: Record, step: Step, numbers: dict[str, int]) -> Tokens:
-    """Collect the tokens at queries and keys of a step, and number their strings; a new string gets the next number."""
-    sides = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
-    numbered = ([[numbers.setdefault(t.text, len(numbers)) for t in side[i]] for side in sides] for i in (0, 1))
-    return batch.sides_of(record, step), *map(torch.tensor, numbered)
+    """Collect the tokens of a step, and the `numbers` of their strings; a new string gets the next number."""
+    texts = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
+    queries = [[numbers.setdefault(token.text, len(numbers)) for token in queries] for queries, _ in texts]
+    keys = [[numbers.setdefault(token.text, len(numbers)) for token in keys] for _, keys in texts]
+    return batch.sides_of(record, step), torch.tensor(queries), torch.tensor(keys)
 
 
 def _add_run(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, rows: np.ndarray, options: Options) -> None:
@@ -181,50 +184,55 @@ def _add_run(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, rows
         site.sums[:, indices] += sums_of(record, block).numpy()
         if block.same_tokens:
             site.distance += _distance_sums(block).numpy()
-        added, dropped = _pairs(block, tokens, indices, options.pairs)
-        both = zip(vars(site.pairs).values(), vars(added).values(), strict=True)
-        site.pairs, others = Pairs(*map(np.concatenate, both)).strongest(options.pairs)
+        new_pairs, dropped = _pairs(block, tokens, indices, options.pairs)
+        columns = zip(vars(site.pairs).values(), vars(new_pairs).values(), strict=True)
+        site.pairs, weaker = Pairs(*map(np.concatenate, columns)).strongest(options.pairs)
         site.dropped = np.maximum(site.dropped, dropped)
-        np.maximum.at(site.dropped, others.head, others.weight)
+        np.maximum.at(site.dropped, weaker.head, weaker.weight)
 
 
 def _distance_sums(block: HeadBlock) -> torch.Tensor:
     """Sum the weights per distance bin, and count the open pairs, (2, H, D)."""
-    weights = block.by_distance.sum(0)
+    weights = block.by_distance.sum(0)  # (H, 2 n - 1)
     n = (weights.shape[-1] + 1) // 2
     is_open = torch.ones(1, 1, 1, n) if block.open is None else block.open[..., :n].float()
     is_open = is_open * block.not_padding[:, None, :, None]
     pairs = block.diagonals(is_open).sum(0).expand_as(weights)
     distances = torch.arange(-n + 1, n)
-    bins = distances.sign() * (distances.abs().clamp(min=0.5).log2().floor().long() + 1) + FURTHEST
-    both = torch.stack([weights, pairs])
-    return torch.zeros(*both.shape[:2], 2 * FURTHEST + 1, dtype=both.dtype).index_add_(2, bins, both)
+    bins = distances.abs().clamp(min=0.5).log2().floor().long() + 1  # distance 0 is in bin 0, 1 in 1, 2 and 3 in 2
+    bins = distances.sign() * bins + FURTHEST
+    sums = torch.stack([weights, pairs])
+    return torch.zeros(*sums.shape[:2], 2 * FURTHEST + 1, dtype=sums.dtype).index_add_(2, bins, sums)
 
 
 def _pairs(block: HeadBlock, tokens: Tokens, texts: np.ndarray, most: int) -> tuple[Pairs, np.ndarray]:
-    """Find for each head the `most` rows with the largest maxima, as pairs of a row and its strongest key, and the
-    largest weight of its other rows, (H,). No token may be special, and a row must have more than one open key."""
-    weight, key = block.weights.max(-1)
-    is_typed = (torch.arange(block.step.shape[3]) < block.num_keys[:, None]) & ~block.sides.special[block.texts]
-    chosen = block.measured & (weight > 0) & (block.open_keys > 1)
-    chosen &= is_typed[torch.arange(len(is_typed))[:, None, None], key]
-    chosen &= block.sides.ordinary[block.texts, None, block.rows]
+    """Find for each head the `most` rows with the largest maximum weight, as pairs of a row and its strongest key.
+
+    No token may be special or look at itself, and a row must have more than one open key. The second result is the
+    largest weight of the other rows, (H,).
+    """
+    _, query_numbers, key_numbers = tokens
+    weight, key = block.weights.max(-1)  # (B, H, R)
+    is_ordinary = (torch.arange(block.step.shape[3]) < block.num_keys[:, None]) & ~block.sides.special[block.texts]
+    allowed = block.measured & (weight > 0) & (block.open_keys > 1)
+    allowed &= is_ordinary[torch.arange(len(is_ordinary))[:, None, None], key]
+    allowed &= block.sides.ordinary[block.texts, None, block.rows]
     if block.same_tokens:
-        chosen &= key != block.position
-    flat = weight.where(chosen, 0).transpose(0, 1).flatten(1)  # (H, B R)
+        allowed &= key != block.position
+    flat = weight.where(allowed, 0).transpose(0, 1).flatten(1)  # (H, B R)
     values, indices = flat.topk(min(most + 1, flat.shape[1]))
     dropped = values[:, most] if values.shape[1] > most else values.new_zeros(len(values))
     head, rank = (values[:, :most] > 0).nonzero(as_tuple=True)
-    indices = indices[head, rank]
-    text, row = indices // weight.shape[2], indices % weight.shape[2]
+    text, row = indices[head, rank] // weight.shape[2], indices[head, rank] % weight.shape[2]
     query, key = block.position[row], key[text, head, row]
-    queries, keys = (side[block.texts][text, at] for side, at in zip(tokens[1:], (query, key), strict=True))
-    columns = texts[text.numpy()], head, query, key, values[head, rank].double(), (head << 50) | (queries << 25) | keys
+    query_number, key_number = query_numbers[block.texts][text, query], key_numbers[block.texts][text, key]
+    same_tokens = (head << 50) | (query_number << 25) | key_number  # up to 33 million strings in a shard
+    columns = texts[text.numpy()], head, query, key, values[head, rank].double(), same_tokens
     return Pairs(*map(np.asarray, columns)), dropped.double().numpy()
 
 
 def _effects(source: Source, text: str) -> np.ndarray:
-    """Measure the effects of switching off each head on a text, (N, effects); NaN for an undefined effect."""
+    """Measure the effects of switching off each head on a text, (N, effects); all NaN, (1, effects), after an error."""
     try:
         table = ablation.sweep(source, source.tokenize([text])).table
     except AttnvizError:

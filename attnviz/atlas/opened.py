@@ -34,7 +34,8 @@ from attnviz.core.errors import InputError, quoted
 from attnviz.sources import own_code
 from attnviz.sources.base import Source
 
-ALIASES = {re.sub(r"\W+", "_", measure.title.partition(" (")[0].lower()): measure.name for measure in METRICS}
+_TITLES = {measure.name: measure.title.partition(" (")[0].lower() for measure in METRICS}
+ALIASES = {re.sub(r"\W+", "_", title): name for name, title in _TITLES.items()}
 """Names of metrics by their titles, such as previous_token for previous."""
 
 PLAN, FORMAT = "plan.json", 2
@@ -74,14 +75,15 @@ class Plan:
         return source
 
     def settle(self, folder: Path) -> None:
-        """Write the plan into a folder, unless the folder has an equal plan.
+        """Write the plan into an empty folder; do nothing if the folder has an equal plan already.
 
         Raises:
             InputError: if the folder holds other files, or an atlas of another model, corpus or options.
         """
         existing = read_plan(folder)
         if existing is None:
-            if any(not file.name.startswith(".") and file.name != "corpus.jsonl" for file in folder.iterdir()):
+            names = [file.name for file in folder.iterdir() if not file.name.startswith(".")]
+            if names not in ([], ["corpus.jsonl"]):  # the corpus of `building.of_texts`
                 raise InputError(f"{quoted(str(folder), 200)} has other files but no {PLAN}: give an empty folder.")
             data = {"attnviz atlas": FORMAT} | asdict(self)
             storage.write(folder / PLAN, json.dumps(data, indent=1).encode())
@@ -90,7 +92,7 @@ class Plan:
             raise InputError(f"{quoted(str(folder), 200)} holds another atlas: {difference}")
 
     def _difference(self, existing: "Plan") -> str:
-        """Describe the first difference from the existing plan of the folder."""
+        """Describe the first difference from the existing plan of the folder, which is not equal."""
         if existing.model != self.model:
             return f"of '{existing.model}', not of '{self.model}'"
         if (existing.settings, existing.weights) != (self.settings, self.weights):
@@ -98,23 +100,19 @@ class Plan:
         for name, value in asdict(self.options).items():
             if (other := getattr(existing.options, name)) != value:
                 return f"{name} is {other} there and {value} here"
-        changed = (new for old, new in zip(existing.shards, self.shards, strict=False) if old != new)
-        first = next(changed, self.shards[-1])
-        return f"the corpus changed at line {first.first:,} of {quoted(first.file, 200)} or after it"
+        shards = zip(existing.shards, self.shards, strict=False)
+        changed = [shard for old_shard, shard in shards if shard != old_shard] or [self.shards[-1]]
+        return f"the corpus changed at line {changed[0].first:,} of {quoted(changed[0].file, 200)} or after it"
 
 
 def load(name: str, **settings: Any) -> Source:
     """Load a model by its name, or build it with FILE.py:FUNCTION."""
-    file, sign, function = name.rpartition(":")
-    return own_code.build(file, function) if sign and file.endswith(".py") else api.load(name, **settings)
+    file, _, function = name.rpartition(":")  # file is "" in a name without a colon
+    return own_code.build(file, function) if file.endswith(".py") else api.load(name, **settings)
 
 
 def read_plan(folder: Path) -> Plan | None:
-    """Read the plan in a folder; None if there is no plan.
-
-    Raises:
-        InputError: if the file is not a plan of this version.
-    """
+    """Read the plan in a folder; None if there is no plan. Raise InputError for a file of another version."""
     try:
         data = json.loads((folder / PLAN).read_text("utf-8"))
         version, options = data.pop("attnviz atlas"), Options(**data["options"])
@@ -151,16 +149,16 @@ class Atlas:
         """Return a table with a row per head, or only the heads for which the SQL condition `where` holds.
 
         Each metric has the columns `<name>` (mean over texts), `<name>_low` and `_high` (95% interval), `_spread`
-        (standard deviation), `_texts` (their number), and `_q05` to `_q95` (quantiles). `<name>_fails` is the share of
-        texts on which a metric with a threshold (`analysis.heads.THRESHOLDS`) is below it. `role` is the role that the
-        means suggest, if any, and `role_fails` the share for its metric. `pairs_above` is the weight above which no
-        token pair is missing: see `search`. A metric that is newer than the atlas is NaN.
+        (standard deviation), `_texts` (number of texts), and `_q05` to `_q95` (quantiles). `<name>_fails` is the share
+        of texts on which a metric with a threshold (`analysis.heads.THRESHOLDS`) is below it. `role` is the role that
+        the means suggest, if any, and `role_fails` is the column `_fails` of its metric. `pairs_above` is the weight
+        above which no token pair is missing: see `search`. A metric that is newer than the atlas is NaN.
 
         Raises:
             InputError: if `where` is not a condition on these columns.
         """
         path = self.folder / "heads.parquet"
-        heads = pd.read_parquet(path) if not where.strip() else _heads_where(path, where)
+        heads = _heads_where(path, where) if where.strip() else pd.read_parquet(path)
         newer = [column for measure in METRICS for column in columns_of(measure.name) if column not in heads]
         return heads.reindex(columns=[*heads, *newer]) if newer else heads
 
@@ -185,29 +183,28 @@ class Atlas:
         head: int | None = None,
         k: int = 100,
     ) -> pd.DataFrame:
-        """Search the stored pairs of two tokens of the texts, the largest weight first.
+        """Search the stored pairs of a query and its strongest key; return the `k` pairs with the largest weights.
 
-        For each shard, head and two tokens, the atlas stores the pair of positions with the largest weight, if the key
-        is the strongest of its row. Pairs per head are limited, so weak pairs may be missing: above the weight
-        `attrs["complete_above"]` of the result, every two tokens have at least one pair.
+        An atlas stores a limited number of pairs for each head and shard, and each two token strings once, so weak
+        pairs are missing. Two tokens with a larger weight than `attrs["complete_above"]` of the result are included.
 
         Args:
             query_token, key_token: tokens as in the text; case, and blanks around a token, are ignored.
         """
-        conditions = {
+        values = {
             "lower(trim(query_token)) = lower(trim(?))": query_token,
             "value >= ?": float(min_weight),
             "lower(trim(key_token)) = lower(trim(?))": key_token,
             "head = ?": head,
             "site = ?": None if site is None else str(site),
         }
-        conditions = {condition: value for condition, value in conditions.items() if value is not None}
+        values = {condition: value for condition, value in values.items() if value is not None}
         order = "ORDER BY value DESC, file, line, query, key, site, head LIMIT ?"
         columns = "site, head, value AS weight, query_token, key_token, file, line, query, key"
         path = str(self.folder / "shards" / "*" / "pairs.parquet")
         with _database() as (database, _):
-            question = f"SELECT {columns} FROM read_parquet(?) WHERE {' AND '.join(conditions)} {order}"
-            pairs = database.execute(question, [path, *conditions.values(), k]).df()
+            sql = f"SELECT {columns} FROM read_parquet(?) WHERE {' AND '.join(values)} {order}"
+            pairs = database.execute(sql, [path, *values.values(), k]).df()
         heads = self.heads()
         is_searched = (heads["site"] == str(site)) | (site is None)
         is_searched &= (heads["head"] == head) | (head is None)
@@ -215,11 +212,7 @@ class Atlas:
         return pairs
 
     def table(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
-        """Return the rows of a head in another table, one of `TABLES`.
-
-        Raises:
-            InputError: if there is no such table or head.
-        """
+        """Return the rows of a head in another table, one of `TABLES`; raise InputError if there is none."""
         if name not in TABLES:
             raise InputError(f"There is no table {quoted(name)}. There are: {', '.join(TABLES)}.")
         return self._head_rows(name, site, head)
@@ -230,46 +223,43 @@ class Atlas:
 
     def text(self, file: str, line: int) -> str:
         """Read a text of the corpus; raise InputError if the corpus is missing or changed."""
-        ends = ((shard, shard.first, shard.first + shard.lines) for shard in self.plan.shards if shard.file == file)
-        shard = next((shard for shard, first, end in ends if first <= line < end), None)
-        if shard is None:
-            raise InputError(f"The atlas has no line {line:,} of {quoted(file, 200)}.")
-        return corpus.texts(self.folder / self.plan.corpus, shard)[line - shard.first].text
+        for shard in self.plan.shards:
+            if shard.file == file and shard.first <= line < shard.first + shard.lines:
+                return corpus.texts(self.folder / self.plan.corpus, shard)[line - shard.first].text
+        raise InputError(f"The atlas has no line {line:,} of {quoted(file, 200)}.")
 
     def _head_rows(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
         """Read the rows of a head in a table; raise InputError if there is no such head."""
         if (str(site), head) not in self._heads:
-            has = ", ".join(f"{site} heads 0 to {last}" for site, last in dict(self._heads).items())
-            raise InputError(f"The atlas has no head {quoted(head)} at {str(site)[:40]}. It has: {has}.")
-        where = [("site", "==", str(site)), ("head", "==", head)]
-        return pd.read_parquet(self.folder / f"{name}.parquet", filters=where).drop(columns=["site", "head"])
+            last_heads = dict(self._heads)  # by site
+            names = ", ".join(f"{site} heads 0 to {last}" for site, last in last_heads.items())
+            raise InputError(f"The atlas has no head {quoted(head)} at {str(site)[:40]}. It has: {names}.")
+        filters = [("site", "==", str(site)), ("head", "==", head)]
+        return pd.read_parquet(self.folder / f"{name}.parquet", filters=filters).drop(columns=["site", "head"])
 
     @cached_property
     def _heads(self) -> list[tuple[str, int]]:
+        """Site and number of every head, in the order of the model."""
         heads = self.heads()
         return list(zip(heads["site"], heads["head"], strict=True))
 
 
 def _heads_where(path: Path, where: str) -> pd.DataFrame:
-    """Select the rows of the table of heads for which an SQL condition on its columns or their `ALIASES` holds.
-
-    Raises:
-        InputError: if the condition is not valid.
-    """
+    """Select the heads for which an SQL condition on columns or `ALIASES` holds; raise InputError if it is invalid."""
     columns = set(pq.read_schema(path).names)
     aliases = {alias: name for alias, name in ALIASES.items() if alias != name and name in columns}
-    selected = ", ".join(["*", *(f'"{name}" AS "{alias}"' for alias, name in aliases.items())])
+    selection = ", ".join(["*", *[f'"{name}" AS "{alias}"' for alias, name in aliases.items()]])
     with _database() as (database, duckdb):
-        database.execute(f"CREATE TABLE heads AS SELECT {selected} FROM read_parquet(?)", [str(path)])
+        database.execute(f"CREATE TABLE heads AS SELECT {selection} FROM read_parquet(?)", [str(path)])
         database.execute("SET enable_external_access = false")
         database.execute("SET lock_configuration = true")
         try:
-            chosen = database.table("heads").filter(duckdb.SQLExpression(where)).df()
+            heads = database.table("heads").filter(duckdb.SQLExpression(where)).df()
         except duckdb.Error as error:
-            text = str(error).strip().partition("\n")[0]
-            reason = text.partition("Error: ")[2] or text
+            first_line = str(error).strip().partition("\n")[0]
+            reason = first_line.partition("Error: ")[2] or first_line
             raise InputError(f"{quoted(where, 80)} is not a condition on heads: {reason[:200]}") from None
-    return chosen.drop(columns=[*aliases])
+    return heads.drop(columns=[*aliases])
 
 
 def open(folder: str | Path) -> Atlas:
@@ -281,7 +271,8 @@ def open(folder: str | Path) -> Atlas:
     try:
         with builtins.open(folder / RESULT, encoding="utf-8") as file:
             result = json.load(file)
-        return Atlas(folder, atlas_plan, **result | {"failed": tuple(result["failed"])})
+        result["failed"] = tuple(result["failed"])
+        return Atlas(folder, atlas_plan, **result)
     except (OSError, ValueError, KeyError, TypeError):
         problem = f"The atlas in {quoted(str(folder), 200)} is not finished"
         raise InputError(f"{problem}: to continue it, repeat the command that started it.") from None

@@ -1,6 +1,6 @@
 """Make the tables of a shard, merge them, and make the tables of a finished atlas, as Parquet files in a folder.
 
-numbers    a row per head and number      texts, mean, m2 (the sum of squared deviations from the mean)
+numbers    a row per head and metric      site, head, name, texts, mean, m2 (sum of squared deviations from the mean)
 bins       a row per number and bin       row (in numbers), bin, count: see `_bins`
 distances  a row per head and distance    bin, weight, pairs (number of open pairs)
 examples   texts with the largest values  row (in numbers), value, file, line
@@ -14,8 +14,6 @@ number of heads, not with the number of shards.
 """
 
 import os
-from collections.abc import Sequence
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,6 @@ from attnviz.atlas.corpus import EMPTY, Shard
 from attnviz.atlas.measure import FURTHEST, NAMES, Measured, Options
 from attnviz.core import storage
 from attnviz.core.errors import InputError
-from attnviz.core.tokens import Sentence
 from attnviz.studies.ablation import EFFECTS
 
 Tables = dict[str, pd.DataFrame]
@@ -47,31 +44,27 @@ HEAD = ["site", "head"]
 
 def columns_of(name: str) -> list[str]:
     """List the columns of a metric in the table of heads."""
-    return [name, *(f"{name}_{end}" for end in ((*ENDS, FAILS) if name in LEAST else ENDS))]
+    ends = (*ENDS, FAILS) if name in LEAST else ENDS
+    return [name, *[f"{name}_{end}" for end in ends]]
 
 
 def write(tables: Tables, folder: Path) -> None:
-    """Write each table atomically to a file in a folder.
-
-    Raises:
-        OSError: if a file cannot be written; the message names the file.
-    """
+    """Write each table atomically to a file in a folder; raise OSError, which names the file, if that fails."""
     folder.mkdir(exist_ok=True)
     for name, table in tables.items():
-        with storage.unfinished(folder / f"{name}.parquet") as part:
-            pq.write_table(pa.Table.from_pandas(table, preserve_index=False), part, compression="zstd")
-            with part.open("rb") as file:
+        with storage.unfinished(folder / f"{name}.parquet") as path:
+            pq.write_table(pa.Table.from_pandas(table, preserve_index=False), path, compression="zstd")
+            with path.open("rb") as file:
                 os.fsync(file.fileno())
 
 
 def merged(shards: list[Path], options: Options) -> Tables:
-    """Merge the tables of all shards into the tables of a finished atlas."""
-    return _finish(reduce(lambda earlier, later: _join(earlier, later, options), map(_read, shards)))
-
-
-def _read(folder: Path) -> Tables:
-    """Read the tables of a shard."""
-    return {path.stem: pd.read_parquet(path) for path in sorted(folder.iterdir())}
+    """Merge the tables in the folders of all shards into the tables of a finished atlas."""
+    tables: Tables = {}
+    for folder in shards:
+        shard_tables = {path.stem: pd.read_parquet(path) for path in sorted(folder.iterdir())}
+        tables = _join(tables, shard_tables, options) if tables else shard_tables
+    return _finish(tables)
 
 
 # A shard
@@ -79,20 +72,20 @@ def _read(folder: Path) -> Tables:
 
 def of_shard(measured: Measured, shard: Shard, options: Options) -> Tables:
     """Make the tables of a shard from its measurements."""
-    values, lines = measured.values, np.array([text.line for text, _ in measured.read], dtype=np.int64)
-    names = [(str(site), head) for site, numbers in measured.sites.items() for head in range(len(numbers.dropped))]
-    heads = pd.DataFrame(names, columns=HEAD)
+    lines = np.array([line.line for line, _ in measured.read], dtype=np.int64)
+    sites = measured.sites.items()
+    heads = pd.DataFrame([(str(site), head) for site, n in sites for head in range(len(n.dropped))], columns=HEAD)
     rows = heads.loc[heads.index.repeat(len(NAMES))].assign(name=np.tile(NAMES, len(heads)))
-    flat = values.reshape(len(values), len(rows))
-    is_number = np.isfinite(flat)
-    count, sums = is_number.sum(0), np.where(is_number, flat, 0).sum(0)
+    values = measured.values.reshape(len(lines), len(rows))  # a row of `numbers` is a column here
+    is_number = np.isfinite(values)
+    count, sums = is_number.sum(0), np.where(is_number, values, 0).sum(0)
     mean = sums / np.maximum(count, 1)
-    m2 = np.where(is_number, (flat - mean) ** 2, 0).sum(0)
+    m2 = np.where(is_number, (values - mean) ** 2, 0).sum(0)
     text, row = is_number.nonzero()
-    bins = pd.DataFrame({"row": row, "bin": _bins(flat[text, row]), "count": 1})
-    examples = pd.DataFrame({"row": row, "value": flat[text, row], "file": shard.file, "line": lines[text]})
-    distance = np.concatenate([numbers.distance for numbers in measured.sites.values()], 1)
-    repeated = heads.loc[heads.index.repeat(2 * FURTHEST + 1)]
+    bins = pd.DataFrame({"row": row, "bin": _bins(values[text, row]), "count": 1})
+    examples = pd.DataFrame({"row": row, "value": values[text, row], "file": shard.file, "line": lines[text]})
+    weight, pairs = np.concatenate([numbers.distance for _, numbers in sites], 1)  # both (N, D)
+    head_of_bin = heads.loc[heads.index.repeat(2 * FURTHEST + 1)]
     bin_numbers = np.tile(np.arange(-FURTHEST, FURTHEST + 1), len(heads))
     types = {"file": object, "line": np.int64, "problem": object}
     problems = [(shard.file, problem.line, problem.error) for problem in measured.problems if problem.error != EMPTY]
@@ -101,10 +94,10 @@ def of_shard(measured: Measured, shard: Shard, options: Options) -> Tables:
     return {
         "numbers": rows.assign(texts=count, mean=mean, m2=m2),
         "bins": _sum_counts(bins),
-        "distances": repeated.assign(bin=bin_numbers, weight=distance[0].ravel(), pairs=distance[1].ravel()),
-        "examples": _keep_largest(examples, ["row"], options.keep),
+        "distances": head_of_bin.assign(bin=bin_numbers, weight=weight.ravel(), pairs=pairs.ravel()),
+        "examples": _keep_largest(examples, "row", options.keep),
         "pairs": _pairs(measured, shard, lines),
-        "dropped": heads.assign(value=np.concatenate([numbers.dropped for numbers in measured.sites.values()])),
+        "dropped": heads.assign(value=np.concatenate([numbers.dropped for _, numbers in sites])),
         "problems": pd.DataFrame(problems, columns=[*types]).astype(types),
         "totals": pd.DataFrame({"texts": [len(lines)], "tokens": [tokens], "empty_lines": [empty]}),
     }
@@ -112,45 +105,43 @@ def of_shard(measured: Measured, shard: Shard, options: Options) -> Tables:
 
 def _pairs(measured: Measured, shard: Shard, lines: np.ndarray) -> pd.DataFrame:
     """Make the table `pairs` of a shard; `lines` are the line numbers of its texts."""
-    read, parts, place = [sentence for _, sentence in measured.read], [], 0
-    targets = measured.written or read
+    sentences = [sentence for _, sentence in measured.read]
+    targets = measured.written or sentences
+    tables, earlier_heads = [], 0
     for site, numbers in measured.sites.items():
         pairs = numbers.pairs
-        query_texts = targets if site.kind != "encoder" else read
-        key_texts = targets if site.kind == "decoder" else read
+        query_texts = targets if site.kind != "encoder" else sentences
+        key_texts = targets if site.kind == "decoder" else sentences
         columns = {
-            "place": place + pairs.head,
+            "place": earlier_heads + pairs.head,
             "site": str(site),
             "head": pairs.head,
             "value": pairs.weight,
             "query": pairs.query,
             "key": pairs.key,
-            "query_token": _tokens(query_texts, pairs.text, pairs.query),
-            "key_token": _tokens(key_texts, pairs.text, pairs.key),
+            "query_token": [query_texts[i].tokens[q].text for i, q in zip(pairs.text, pairs.query, strict=True)],
+            "key_token": [key_texts[i].tokens[k].text for i, k in zip(pairs.text, pairs.key, strict=True)],
             "file": shard.file,
             "line": lines[pairs.text],
         }
-        parts.append(pd.DataFrame(columns))
-        place += len(numbers.dropped)
-    return pd.concat(parts).astype({"query_token": object, "key_token": object})
-
-
-def _tokens(texts: Sequence[Sentence], numbers: np.ndarray, positions: np.ndarray) -> list[str]:
-    return [texts[text].tokens[position].text for text, position in zip(numbers, positions, strict=True)]
+        tables.append(pd.DataFrame(columns))
+        earlier_heads += len(numbers.dropped)
+    return pd.concat(tables).astype({"query_token": object, "key_token": object})
 
 
 def _bins(values: np.ndarray) -> np.ndarray:
-    """Compute the bin of each value, int64: the upper 16 bits of the rounded float32. Larger values have larger bins.
+    """Compute the bin of each value, int64: the upper 16 bits of its float32, which is the value as bfloat16.
 
-    A quantile from bins has a relative error of at most 1/256, as in DDSketch (Masson, Rim and Lee 2019), and counts
-    add up exactly in any order, unlike in a t-digest or a KLL sketch.
+    Larger values have larger bins. A quantile from bins has a relative error of at most 1/256, as in DDSketch (Masson,
+    Rim and Lee 2019), and counts add up exactly in any order, unlike in a t-digest or a KLL sketch.
     """
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32).astype(np.int64)
-    return (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    is_odd = (bits >> 16) & 1
+    return (bits + 0x7FFF + is_odd) >> 16  # rounded to the nearest, a tie to the even one
 
 
 def _values(bins: np.ndarray) -> np.ndarray:
-    """Compute the value that represents each bin."""
+    """Compute the value that represents each bin, the inverse of `_bins`."""
     return (bins.astype(np.int64) << 16).astype(np.uint32).view(np.float32).astype(np.float64)
 
 
@@ -160,17 +151,16 @@ def _values(bins: np.ndarray) -> np.ndarray:
 def _join(earlier: Tables, later: Tables, options: Options) -> Tables:
     """Merge the tables of two shards; among equal values, those of the earlier shard come first."""
     both = {name: pd.concat([earlier[name], later[name]], ignore_index=True) for name in earlier}
-    tokens = ["place", "query_token", "key_token"]
-    strongest = both["pairs"].sort_values("value", ascending=False, kind="stable").drop_duplicates(tokens)
+    pairs = both["pairs"].sort_values("value", ascending=False, kind="stable")
+    sums = earlier["distances"][["weight", "pairs"]] + later["distances"][["weight", "pairs"]]
+    dropped = np.maximum(earlier["dropped"]["value"], later["dropped"]["value"])
     return {
         "numbers": _merge_means(earlier["numbers"], later["numbers"]),
         "bins": _sum_counts(both["bins"]),
-        "distances": earlier["distances"].assign(
-            **{name: earlier["distances"][name] + later["distances"][name] for name in ("weight", "pairs")}
-        ),
-        "examples": _keep_largest(both["examples"], ["row"], options.keep),
-        "pairs": _keep_largest(strongest, ["place"], options.pairs),
-        "dropped": earlier["dropped"].assign(value=np.maximum(earlier["dropped"]["value"], later["dropped"]["value"])),
+        "distances": earlier["distances"].assign(weight=sums["weight"], pairs=sums["pairs"]),
+        "examples": _keep_largest(both["examples"], "row", options.keep),
+        "pairs": _keep_largest(pairs.drop_duplicates(["place", "query_token", "key_token"]), "place", options.pairs),
+        "dropped": earlier["dropped"].assign(value=dropped),
         "problems": both["problems"],
         "totals": earlier["totals"] + later["totals"],
     }
@@ -180,18 +170,20 @@ def _merge_means(earlier: pd.DataFrame, later: pd.DataFrame) -> pd.DataFrame:
     """Merge counts, means and squared deviations of two sets of texts, per row (Chan, Golub and LeVeque 1979)."""
     if not earlier[[*HEAD, "name"]].equals(later[[*HEAD, "name"]]):
         raise InputError("Two shards of the atlas differ in heads or metrics; give another folder to build it anew.")
-    texts, difference = earlier["texts"] + later["texts"], later["mean"] - earlier["mean"]
-    share = later["texts"] / texts.clip(lower=1)  # of the texts
-    m2 = earlier["m2"] + later["m2"] + difference**2 * earlier["texts"] * share
-    return earlier.assign(texts=texts, mean=earlier["mean"] + share * difference, m2=m2)
+    texts = earlier["texts"] + later["texts"]
+    share_of_later = later["texts"] / texts.clip(lower=1)
+    difference = later["mean"] - earlier["mean"]
+    m2 = earlier["m2"] + later["m2"] + difference**2 * earlier["texts"] * share_of_later
+    return earlier.assign(texts=texts, mean=earlier["mean"] + share_of_later * difference, m2=m2)
 
 
 def _sum_counts(bins: pd.DataFrame) -> pd.DataFrame:
+    """Add the counts of equal bins of a row of `numbers`."""
     return bins.groupby(["row", "bin"], as_index=False)["count"].sum()
 
 
-def _keep_largest(rows: pd.DataFrame, by: list[str], most: int) -> pd.DataFrame:
-    """Keep the `most` rows with the largest values for each value of the columns `by`."""
+def _keep_largest(rows: pd.DataFrame, by: str, most: int) -> pd.DataFrame:
+    """Keep the `most` rows with the largest "value" for each value of the column `by`."""
     ordered = rows.sort_values("value", ascending=False, kind="stable").sort_values(by, kind="stable")
     return ordered.groupby(by, sort=False).head(most).reset_index(drop=True)
 
@@ -230,34 +222,35 @@ def _add_intervals(numbers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _heads(numbers: pd.DataFrame, bins: pd.DataFrame, dropped: pd.DataFrame) -> pd.DataFrame:
-    """Make the table of heads: per metric, the mean over texts as `<name>`, and `<name>_low` and so on.
+    """Make the table of heads, with the columns that `Atlas.heads` describes.
 
-    `pairs_above` is the weight above which no pair is missing, at least 0.5: a larger weight is the largest of its row.
+    `pairs_above` is at least 0.5: a larger weight is the largest of its row, so its pair is not missing.
     """
-    counts = dict(iter(bins.groupby("row")))
+    bins_by_row = dict(iter(bins.groupby("row")))
     table = dropped[HEAD].copy()
-    places = table["site"].str.split(" layer ", expand=True)
-    table.insert(1, "kind", places[0])
-    table.insert(2, "layer", places[1].astype(int))
+    kind_and_layer = table["site"].str.split(" layer ", expand=True)
+    table.insert(1, "kind", kind_and_layer[0])
+    table.insert(2, "layer", kind_and_layer[1].astype(int))
     columns: dict[str, Any] = {}
-    for name, part in numbers.groupby("name", sort=False):
-        quantiles = [_quantiles(counts.get(row), LEAST.get(name, 0.0)) for row in part.index]
-        part = part.assign(**dict(zip((*QUANTILES, FAILS), zip(*quantiles, strict=True), strict=True)))
-        ends = ["mean", *(column.removeprefix(f"{name}_") for column in columns_of(name)[1:])]
-        columns |= {column: part[end].to_numpy() for column, end in zip(columns_of(name), ends, strict=True)}
+    for name, rows in numbers.groupby("name", sort=False):
+        quantiles = [_quantiles(bins_by_row.get(row), LEAST.get(name, 0.0)) for row in rows.index]
+        rows = rows.join(pd.DataFrame(quantiles, columns=[*QUANTILES, FAILS], index=rows.index))
+        columns[name] = rows["mean"].to_numpy()
+        for column in columns_of(name)[1:]:
+            columns[column] = rows[column.removeprefix(f"{name}_")].to_numpy()
     table = pd.concat([table, pd.DataFrame(columns)], axis=1)
-    first = [next(iter(roles(row)), None) for row in table.to_dict("records")]
-    table.insert(4, "role", pd.Series([role and role.name for role in first], dtype=object))
-    table.insert(5, "role_fails", [np.nan if role is None else role.fails for role in first])
+    first_roles = [next(iter(roles(row)), None) for row in table.to_dict("records")]
+    table.insert(4, "role", pd.Series([role and role.name for role in first_roles], dtype=object))
+    table.insert(5, "role_fails", [np.nan if role is None else role.fails for role in first_roles])
     return table.assign(pairs_above=dropped["value"].clip(lower=0.5))
 
 
 def _quantiles(bins: pd.DataFrame | None, bound: float) -> list[float]:
     """Compute the `QUANTILES` (the lower of two values), and the share of values below a bound; NaN without values."""
-    if bins is None:
+    if bins is None:  # the rows of one metric of a head in the table `bins`
         return [np.nan] * (len(QUANTILES) + 1)
     cumulative = np.cumsum(bins["count"].to_numpy())
-    ranks = np.floor(np.array([*QUANTILES.values()]) * (cumulative[-1] - 1))
+    ranks = np.floor(np.array([*QUANTILES.values()]) * (cumulative[-1] - 1))  # of the sorted values, from 0
     values = _values(bins["bin"].to_numpy()[np.searchsorted(cumulative, ranks, side="right")])
     below = bins["count"][bins["bin"] < _bins(np.array([bound]))[0]].sum()
     return [*values, float(below / cumulative[-1])]
@@ -265,7 +258,8 @@ def _quantiles(bins: pd.DataFrame | None, bound: float) -> list[float]:
 
 def _distances(sums: pd.DataFrame) -> pd.DataFrame:
     """Make the table of distances over all texts, in the bins of `ByDistance.curve`, negative before the query."""
-    nearest, sign = 2.0 ** (sums["bin"].abs() - 1), np.sign(sums["bin"])
+    sign = np.sign(sums["bin"])  # 0 for bin 0, so that both ends are 0
+    nearest = 2.0 ** (sums["bin"].abs() - 1)
     share = sums["weight"] / sums.groupby(HEAD)["weight"].transform("sum")
     ends = {"nearest": (sign * nearest).astype(int), "furthest": (sign * (2 * nearest - 1)).astype(int)}
     rows = sums.assign(**ends, share=share, mean=sums["weight"] / sums["pairs"], pairs=sums["pairs"].astype("int64"))

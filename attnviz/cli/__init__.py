@@ -15,50 +15,66 @@ from attnviz.cli import parser, terminal
 from attnviz.core.errors import AttnvizError, InputError, quoted
 
 SAVED = (".attn", ".npz", ".npy", ".csv", ".safetensors", ".json", ".txt")
-"""Endings of files with attention, listed here so that torch is not imported."""
+"""Endings of files that `attnviz open` reads; a copy of the list in attnviz.files, whose import takes seconds."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status: 0, or 2 after an error, whose message is one line on stderr.
+    """Run one command and return the exit status: 0, or 2 after an error, which is printed as one line on stderr.
 
-    `check` returns 1 for errors, and 3 if it needs an answer first; `open --verify` returns 1 if a number differs, and
-    `atlas` returns 1 if a shard failed.
+    `check` also returns 1 if it finds errors, and 3 if it asks a question; `open --verify` returns 1 if a number
+    differs, and `atlas` returns 1 if a shard failed.
     """
     try:
         return _run(parser.read(sys.argv[1:] if arguments is None else arguments))
     except BrokenPipeError:  # the reading process, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         return 130
-    except (AttnvizError, OSError, MemoryError) as error:
-        terminal.note(_reason(error))
-        return 2
-    return 0
+    except OSError as error:
+        file = "The output" if error.filename is None else quoted(str(error.filename), 200)
+        advice = " Free some space." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
+        terminal.note(f"{file} cannot be written: {error.strerror}.{advice}")
+    except MemoryError:
+        terminal.note("There is not enough memory for this text; shorten it.")
+    except AttnvizError as error:
+        terminal.note(" ".join(str(error).split()))
+    return 2
 
 
 def _run(options: Namespace) -> int:
-    """Run a command. torch and Altair are imported here, so that --help is fast, and Streamlit only for the app."""
+    """Run a command and return its exit status. Each command imports only the modules that it needs, to start fast."""
     command = options.command
+    if command == "open" and options.verify:
+        from attnviz import cases
+        from attnviz.cli import request
+
+        source = request.load(options.model) if options.model else None
+        verified = cases.verify(options.link, source, load=request.fetch)
+        terminal.say(str(verified))
+        return 0 if verified.same else 1
     if command in ("app", "open"):
-        return _verify(options) if command == "open" and options.verify else _open(options)
-    if command in ("check", "atlas"):
-        return import_module(f"attnviz.cli.{'checking' if command == 'check' else 'atlas'}").run(options)
+        return _open(options)
+    if command == "check":
+        return import_module("attnviz.cli.checking").run(options)
+    if command == "atlas":
+        return import_module("attnviz.cli.atlas").run(options)
     from attnviz.cli import pictures, tables
 
-    printing = {"models": tables.models, "predict": tables.predict, "generate": tables.write}
-    for line in printing.get(command, pictures.run)(options):
-        terminal.say(line)
+    functions = {"models": tables.models, "predict": tables.predict, "generate": tables.generate}
+    run = functions.get(command, pictures.run)  # for export, explore and save
+    terminal.say(*run(options))
     return 0
 
 
 def _open(options: Namespace) -> int:
     """Run `app` or `open`: serve the app until Ctrl+C."""
     link = _link(options.link)
-    if getattr(options, "model", None):
+    if options.command == "open" and options.model:
         raise InputError("--model names the model that runs a saved run again; add --verify.")
     from attnviz.ui import launch
 
-    variables = {
+    variables = {  # the pages of the app read these options from the environment
         "ATTNVIZ_SECONDS": options.seconds,
         "ATTNVIZ_GB": options.memory,
         "ATTNVIZ_PUBLIC": 1 if options.public else None,
@@ -74,19 +90,8 @@ def _open(options: Namespace) -> int:
     return 0
 
 
-def _verify(options: Namespace) -> int:
-    """Run `open --verify`: run a saved run again, and print what differs."""
-    from attnviz import cases
-    from attnviz.cli import request
-
-    source = request.load(options.model) if options.model else None
-    verified = cases.verify(options.link, source, load=request.fetch)
-    terminal.say(str(verified))
-    return 0 if verified.same else 1
-
-
 def _link(file: str) -> str:
-    """Return the link that opens a file, a model folder or a user's own model (on the page Masks); keep other links."""
+    """Return the link that opens a file, a model folder or FILE.py:FUNCTION; any other text is a link already."""
     if os.path.isfile(os.path.join(file, "config.json")):
         return f"?{urlencode({'model': os.path.abspath(file)}, quote_via=quote)}"
     if not (parser.FILE.fullmatch(file) or file.lower().endswith(SAVED) or os.path.isfile(file)):
@@ -97,19 +102,10 @@ def _link(file: str) -> str:
     from attnviz.sources.saved import Saved
 
     source = request.load(file)
-    choices, _ = read(cases.state_of(source) if isinstance(source, Saved) else {})
-    choices = choices.without("edits").put(model=api.offer(source))
-    is_own = parser.FILE.fullmatch(file) and not source.one_run
-    state = write(choices.put(lab="model") if is_own else choices)
-    return f"{'masks' if is_own else ''}?{urlencode(state, quote_via=quote)}"
-
-
-def _reason(error: Exception) -> str:
-    """Write an error as one sentence."""
-    if isinstance(error, OSError):
-        place = "The output" if error.filename is None else quoted(str(error.filename), 200)
-        full = " Free some space." if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
-        return f"{place} cannot be written: {error.strerror}.{full}"
-    if isinstance(error, MemoryError):
-        return "There is not enough memory for this text; shorten it."
-    return " ".join(str(error).split())
+    name = api.offer(source)  # the app runs in this process, and finds the source by this name
+    settings = cases.state_of(source) if isinstance(source, Saved) else {}
+    choices, _ = read(settings)
+    choices, page = choices.without("edits").put(model=name), ""  # a saved run cannot be edited
+    if parser.FILE.fullmatch(file) and not source.one_run:
+        choices, page = choices.put(lab="model"), "masks"
+    return f"{page}?{urlencode(write(choices), quote_via=quote)}"

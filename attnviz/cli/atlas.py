@@ -11,14 +11,14 @@ from attnviz.core.errors import InputError, quoted
 def run(options: Namespace) -> int:
     """Build or query an atlas, and return the exit status: 1 if a shard failed, else 0."""
     try:
-        return (_build if options.action == "build" else _query)(options)
+        return _build(options) if options.action == "build" else _query(options)
     except KeyboardInterrupt:
         terminal.note("Canceled. The same command continues the build.")
         raise
 
 
 def _build(options: Namespace) -> int:
-    """Run `atlas build`, with a progress bar, and print what was left out."""
+    """Run `atlas build` with a progress bar, and print the number of texts and the lines that were left out."""
     from tqdm import tqdm
 
     from attnviz import atlas
@@ -33,18 +33,21 @@ def _build(options: Namespace) -> int:
                 terminal.note(f"{done:,} of {of:,} texts are done already.")
         bar.update(done - bar.n)
 
-    settings = {} if options.step is None else {"step": options.step}
+    def print_address(address: str) -> None:
+        terminal.note(f"Dask's dashboard: {address}")
+
     memory = "auto" if options.memory is None else f"{options.memory:g}GB"
-    dask = options.workers, options.scheduler, memory
-    engine = atlas.Engine(*dask, on_dashboard=lambda address: terminal.note(f"Dask's dashboard: {address}"))
-    inputs = options.model, options.corpus, options.output
-    content = atlas.Options(options.shard, options.keep, options.pairs, options.ablate)
+    engine = atlas.Engine(options.workers, options.scheduler, memory, print_address)
+    sizes = atlas.Options(options.shard, options.keep, options.pairs, options.ablate)
+    settings = {} if options.step is None else {"step": options.step}
+    names = options.model, options.corpus, options.output
     try:
-        result = atlas.build(*inputs, content, settings=settings, work=engine, report=draw_progress)
+        result = atlas.build(*names, sizes, settings=settings, work=engine, report=draw_progress)
     except OSError as error:
-        reason = " ".join(str(error).split()).partition("Detail: ")
-        why = f"{quoted(options.output, 200)} cannot be written: {reason[2] or reason[0]}."
-        raise InputError(f"{why} Finished shards are kept: run the same command again to continue.") from None
+        message = " ".join(str(error).split())
+        reason = message.rpartition("Detail: ")[2]  # the end of an error of pyarrow, or the whole message
+        problem = f"{quoted(options.output, 200)} cannot be written: {reason}."
+        raise InputError(f"{problem} Finished shards are kept: run the same command again to continue.") from None
     finally:
         if bar is not None:
             bar.close()
@@ -52,11 +55,10 @@ def _build(options: Namespace) -> int:
     left_out = f"{counted(result.empty_lines, 'empty line')}, {len(result.problems()):,} with problems"
     terminal.say(f"{counts}, in {result.folder}. Left out: {left_out}.")
     lines = [f"{row.file}, line {row.line:,}: {row.problem}" for row in result.problems().itertuples()]
-    for part in result.failed:
-        last = part["line"] + part["lines"] - 1
-        lines.append(f"{part['file']}, lines {part['line']:,} to {last:,}: {part['error']}")
-    for line in lines[:10]:
-        terminal.note(line)
+    for shard in result.failed:
+        last = shard["line"] + shard["lines"] - 1
+        lines.append(f"{shard['file']}, lines {shard['line']:,} to {last:,}: {shard['error']}")
+    terminal.note(*lines[:10])
     if len(lines) > 10:
         terminal.note(f"{len(lines) - 10:,} more; problems.parquet and atlas.json have them.")
     return int(bool(result.failed))
@@ -75,10 +77,10 @@ def _query(options: Namespace) -> int:
         terminal.say(heads.to_json(orient="records", indent=1))
         return 0
     words = [ALIASES.get(word, word) for word in re.findall(r"\w+", options.condition)]
-    named = dict.fromkeys(name for word in words for name in ALIASES.values() if word in columns_of(name))
-    means = [f"{name}{end}" for name in named for end in ("", "_low", "_high")]
+    metric_of_column = {column: name for name in ALIASES.values() for column in columns_of(name)}
+    metrics = dict.fromkeys(metric_of_column[word] for word in words if word in metric_of_column)  # each metric once
+    means = [column for name in metrics for column in (name, f"{name}_low", f"{name}_high")]
+    terminal.say(*lines_of(heads[["site", "head", *means, "role", "role_fails"]]))
     counts = f"{counted(len(heads), 'head')}, over {counted(opened.texts, 'text')}"
-    lines = lines_of(heads[["site", "head", *means, "role", "role_fails"]])
-    for line in [*lines, f"{counts}: means over texts with 95% intervals; roles are suggested by weights alone."]:
-        terminal.say(line)
+    terminal.say(f"{counts}: means over texts with 95% intervals; roles are suggested by weights alone.")
     return 0

@@ -15,8 +15,9 @@ from attnviz.cli import terminal
 from attnviz.cli.parser import FILE, RUNS
 from attnviz.core.errors import AttnvizError, InputError, quoted
 
-OF_MODELS = {"text": "A text", "output": "-o", "mask": "--mask", "off": "--off", "runs": "--runs"}
-OF_ARRAYS = {"array": "--array", "kind": "--kind", "convention": "--convention", "shape": "--shape"}
+FOR_MODELS = {"text": "A text", "output": "-o", "mask": "--mask", "off": "--off", "runs": "--runs"}
+FOR_ARRAYS = {"array": "--array", "kind": "--kind", "convention": "--convention", "shape": "--shape"}
+"""Options that apply to models or to arrays only: their names in `Namespace`, and how an error message calls them."""
 
 
 def run(options: Namespace) -> int:
@@ -26,20 +27,21 @@ def run(options: Namespace) -> int:
     if not options.file:
         raise InputError("There is nothing to check; give a file of numbers, FILE.py:FUNCTION, or --model NAME.")
     if options.file.endswith(".py"):
-        name = f"name its function that returns your model: attnviz check {options.file}:build"
+        advice = f"name its function that returns your model: attnviz check {options.file}:build"
         example = "import attnviz; def build(): return attnviz.wrap(model, tokenize)"
-        raise InputError(f"{quoted(options.file)} is code; {name}. Two lines are enough in the file: {example}")
-    _refuse(options, OF_MODELS, "models")
+        raise InputError(f"{quoted(options.file)} is code; {advice}. Two lines are enough in the file: {example}")
+    _refuse(options, FOR_MODELS, "models")
     content = _read(options.file)
     if any(name in content.arrays for name in IDS) and not options.array:
         return _batch(content.arrays, options)
     return _arrays(content, options)
 
 
-def _refuse(options: Namespace, flags: Mapping[str, str], of: str) -> None:
-    """Raise InputError if one of the `flags`, which apply to `of` only, is given."""
-    if unsuitable := [flag for name, flag in flags.items() if getattr(options, name)]:
-        raise InputError(f"{unsuitable[0]} applies to {of} only; leave it out.")
+def _refuse(options: Namespace, flags: Mapping[str, str], subject: str) -> None:
+    """Raise InputError if the user gave one of the `flags`, which apply only to `subject`: "models" or "arrays"."""
+    for name, flag in flags.items():
+        if getattr(options, name):
+            raise InputError(f"{flag} applies to {subject} only; leave it out.")
 
 
 def _read(file: str) -> reading.ArrayFile:
@@ -57,15 +59,15 @@ def _read(file: str) -> reading.ArrayFile:
 
 def _show(report: Any, options: Namespace) -> int:
     """Print a report as text or JSON, and return its exit status."""
-    for line in [json.dumps(report.to_json(), indent=1)] if options.json else report.lines():
-        terminal.say(line)
+    terminal.say(json.dumps(report.to_json(), indent=1) if options.json else "\n".join(report.lines()))
     return report.status(strict=options.strict)
 
 
 def _batch(arrays: Mapping[str, Any], options: Namespace) -> int:
     """Check a batch for a model, such as token ids with a mask; return the exit status."""
-    pad = None if options.pad == "none" else options.pad
-    return _show(check_batch(arrays, pad=pad, padded=options.pad != "none", intent=options.intent or None), options)
+    pad_id = None if options.pad == "none" else options.pad
+    report = check_batch(arrays, pad=pad_id, padded=options.pad != "none", intent=options.intent or None)
+    return _show(report, options)
 
 
 def _arrays(content: reading.ArrayFile, options: Namespace) -> int:
@@ -73,23 +75,25 @@ def _arrays(content: reading.ArrayFile, options: Namespace) -> int:
     reports: dict[str, ArrayReport] = {}
     for name, array in content.chosen(options.array).items():
         kind = options.kind or reading.kind_by_name(name)
-        convention = options.convention or ("may-attend" if name == "may_attend" else None)  # as attnviz saves it
+        convention = options.convention or ("may-attend" if name == "may_attend" else None)  # its name in our own files
         if options.kind is None and kind in ("weights", "scores"):  # --convention is meant for a mask in the same file
             convention = None
         settings = {"kind": kind, "intent": options.intent, "convention": convention, "shape": options.shape}
-        is_one_layer = array.ndim < 5
-        layers = {name: array} if is_one_layer else {f"{name or 'array'}[{n}]": part for n, part in enumerate(array)}
-        reports |= {name: check(part, **settings) for name, part in layers.items()}
+        layers = {name: array}
+        if array.ndim > 4:
+            layers = {f"{name or 'array'}[{number}]": layer for number, layer in enumerate(array)}
+        reports |= {name: check(layer, **settings) for name, layer in layers.items()}
     if options.json:
         terminal.say(json.dumps([{"array": name, **report.to_json()} for name, report in reports.items()], indent=1))
     else:
-        names_by_lines: dict[tuple[str, ...], list[str]] = {}
+        names_by_report: dict[str, list[str]] = {}
         for name, report in reports.items():
-            names_by_lines.setdefault(tuple(report.lines()), []).append(quoted(name) if name else "")
-        for number, ((first, *rest), names) in enumerate(names_by_lines.items()):
-            listed = ", ".join(names) if len(names) < 5 else f"{names[0]} to {names[-1]} ({len(names)} arrays)"
-            for line in [*([""] if number else []), f"{listed}: {first}" if listed else first, *rest]:
-                terminal.say(line)
+            names_by_report.setdefault("\n".join(report.lines()), []).append(quoted(name) if name else "")
+        paragraphs = []
+        for report_text, names in names_by_report.items():
+            title = ", ".join(names) if len(names) < 5 else f"{names[0]} to {names[-1]} ({len(names)} arrays)"
+            paragraphs.append(f"{title}: {report_text}" if title else report_text)
+        terminal.say("\n\n".join(paragraphs))
     findings = [finding for report in reports.values() for finding in report.findings]
     question = next((report.question for report in reports.values() if report.question), "")
     return status_of(findings, question, strict=options.strict)
@@ -102,37 +106,34 @@ def _model(options: Namespace) -> int:
     from attnviz.cli import pictures, request
     from attnviz.sources.wrapped import Wrapped
 
-    _refuse(options, OF_ARRAYS, "arrays")
+    _refuse(options, FOR_ARRAYS, "arrays")
     if options.model and options.text:
         raise InputError("With --model, give one text; put it in quotes.")
     name, text = (options.model, options.file) if options.model else (options.file, options.text)
     try:
         source = _load(name)
     except AttnvizError as error:
-        if (finding := capture_finding(str(error))).severity == "note":  # any other error than unreadable attention
+        finding = capture_finding(str(error))
+        if finding.severity == "note":  # the error is not about attention that cannot be captured
             raise
         return _show(Report(findings=(finding,)), options)
     if isinstance(source, Mapping):
-        _refuse(options, OF_MODELS, "models")
+        _refuse(options, FOR_MODELS, "models")
         return _batch(source, options)
     if options.pad is not None:
         if not isinstance(source, Wrapped):
             raise InputError("--pad is for batches and for models from attnviz.wrap; this model has its own padding.")
         source = source if options.pad == "none" else source.with_padding(options.pad)
     text = request.texts(text)[0] if text else None
-    tests = {
-        "intent": options.intent,
-        "edits": request.edits(options, source),
-        "padded": options.pad != "none",
-        "runs": RUNS if options.runs == "all" else [*filter(None, map(str.strip, options.runs.split(",")))],
-    }
-    report = check_model(source, text, **tests)
+    runs = [run.strip() for run in options.runs.split(",") if run.strip()]
+    runs = RUNS if options.runs == "all" else runs
+    tests = {"intent": options.intent, "padded": options.pad != "none", "runs": runs}
+    report = check_model(source, text, edits=request.edits(options, source), **tests)
     status = _show(report, options)
     if options.output:
         if report.future is None:
             raise InputError("There is no leak test to draw: no token could be changed, or an output is not a number.")
-        for line in pictures.write(figures.leaks(report.future, dark=options.dark), options):
-            terminal.say(line)
+        terminal.say(*pictures.write(figures.leaks(report.future, dark=options.dark), options))
     return status
 
 
@@ -140,21 +141,23 @@ def _load(name: str) -> Any:
     """Load a model by name, or call a function in a file that returns a model or a batch."""
     from torch import nn
 
-    from attnviz import api
     from attnviz.cli import request
+    from attnviz.link import Choices
+    from attnviz.sources import own_code
     from attnviz.sources.base import Source
 
-    file = FILE.fullmatch(name)
-    if not file:
-        model, settings = api.named_model(name)
-        return request.load(model, **settings)
-    value = request.run_user_file(*file.groups())
+    user_code = FILE.fullmatch(name)
+    if not user_code:
+        return request.source_of(Choices({"model": name}))
+    request.note_user_code(*user_code.groups())
+    value = own_code.value_of(*user_code.groups())
     if isinstance(value, Source | Mapping):
         return value
-    if isinstance(getattr(value, "data", None), Mapping):  # a BatchEncoding of transformers
-        return value.data
+    batch = getattr(value, "data", None)  # the dict in a BatchEncoding of transformers
+    if isinstance(batch, Mapping):
+        return batch
     if isinstance(value, nn.Module):
-        what = f"{quoted(name)} gives a model without its tokenizer"
-        raise InputError(f"{what}: let the function return attnviz.wrap(model, tokenize).")
-    what = f"{quoted(name)} gives {quoted(type(value).__name__)}, which is neither a model nor a batch"
-    raise InputError(f"{what}; let it return attnviz.wrap(model, tokenize), or a dict with input_ids.")
+        problem = f"{quoted(name)} gives a model without its tokenizer"
+        raise InputError(f"{problem}: let the function return attnviz.wrap(model, tokenize).")
+    problem = f"{quoted(name)} gives {quoted(type(value).__name__)}, which is neither a model nor a batch"
+    raise InputError(f"{problem}; let it return attnviz.wrap(model, tokenize), or a dict with input_ids.")

@@ -38,7 +38,7 @@ COMMANDS = {
     "open": "Open a saved run, weights or your own model in the app; with --verify, exit status 1 if a number differs.",
     "atlas": "Measure every head over a corpus with 'atlas build'; find heads with 'atlas query'.",
 }
-ACTIONS = {  # of atlas, the last command
+ACTIONS = {  # of the command atlas
     "build": "Measure every text of a corpus; the same command continues a build that ended early.",
     "query": "Print the heads for which a condition holds.",
 }
@@ -77,7 +77,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _value(make: Callable[[str], Any], what: str, default: Any = None) -> dict[str, Any]:
-    """Make the argparse settings of an option whose text `make` converts; an error says that the text is not `what`."""
+    """Return `type` and `default` for `add_argument`: `make` converts the text; an error says it is not `what`."""
 
     def read_value(text: str) -> Any:
         try:
@@ -89,6 +89,7 @@ def _value(make: Callable[[str], Any], what: str, default: Any = None) -> dict[s
 
 
 def _integer(text: str) -> int:
+    """Read a number without sign, of at most 9 digits, which fits into 32 bits."""
     if not re.fullmatch(r"\d{1,9}", text, re.ASCII):
         raise ValueError
     return int(text)
@@ -123,6 +124,7 @@ WHOLE, AMOUNT = _value(_integer, "a whole number"), _value(_amount, "an amount; 
 MANY = {"action": "append", "default": []}
 FILES = {"dest": "output", "type": _file, **MANY}
 OPTIONAL = {"nargs": "?", "default": ""}
+"""Arguments of `add_argument` for several options: `MANY` may be repeated, `FILES` are output files."""
 _TEXTS = "export explore predict generate save"
 _MODELS = f"{_TEXTS} check"
 _FIGURES = "export predict generate check"
@@ -226,7 +228,7 @@ OPTIONS: dict[str, tuple[tuple[Any, ...], ...]] = {
         ("-o FOLDER", "build", "folder of the atlas", {"dest": "output", "required": True}),
     ),
 }  # fmt: skip
-"""All arguments by their title in the help: syntax, commands that take the argument, help, and argparse settings."""
+"""All arguments by their title in the help: syntax, commands that have it, help text, arguments of `add_argument`."""
 
 
 def read(arguments: Sequence[str]) -> argparse.Namespace:
@@ -237,60 +239,59 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     if command not in (*COMMANDS, "-h", "--help", "--version"):
         near = did_you_mean(command, COMMANDS)
         raise InputError(f"There is no command {quoted(command)}.{near} There are: {', '.join(COMMANDS)}.")
-    parser = build(_masks() if command == "check" and {"-h", "--help"} & {*rest} else "")
-    options, left = parser.parse_known_args([command, *rest])
-    if not left:
+    masks = ""
+    if command == "check" and ("-h" in rest or "--help" in rest):
+        from attnviz.check.mask_mistakes import MEANT  # imports torch
+        from attnviz.core.masks import Full, composable
+        from attnviz.core.masks.text import form
+
+        rules = columns([(form(rule), rule.meaning) for rule in (Full, *composable())])
+        masks = "\n".join(["masks:", *rules, "", "kinds of masks, for --intent:", *columns([*MEANT.items()])])
+    options, unknown = build(masks).parse_known_args([command, *rest])
+    if not unknown:
         return options
-    flag = left[0].partition("=")[0]
+    flag = unknown[0].partition("=")[0]
     if not flag.startswith("-"):
-        words = " Put a text of several words in quotes." if "text" in options else ""
-        raise InputError(f"Unrecognized arguments: {' '.join(left)}.{words} See attnviz {command} --help.")
+        hint = " Put a text of several words in quotes." if "text" in options else ""
+        raise InputError(f"Unrecognized arguments: {' '.join(unknown)}.{hint} See attnviz {command} --help.")
     if flag in GONE:
         raise InputError(f"The option {flag} is gone. Instead: {GONE[flag]}.")
     from attnviz.link import NAMES  # imports torch
 
     if "set" in options and (name := flag.strip("-").replace("-", "_")) in NAMES:
         raise InputError(f"{flag} is not an option, but a name of a link. Type: --set {name}=VALUE.")
-    names = {command, getattr(options, "action", "")}
-    options_of_command = [row for rows in OPTIONS.values() for row in rows if names & {*row[1].split()}]
-    near = did_you_mean(flag, [syntax.split()[0] for syntax, *_ in options_of_command])
+    name = options.action if command == "atlas" else command
+    rows = [row for group in OPTIONS.values() for row in group]
+    near = did_you_mean(flag, [syntax.split()[0] for syntax, commands, *_ in rows if name in commands.split()])
     raise InputError(f"attnviz {command} has no option {quoted(flag)}.{near} See attnviz {command} --help.")
 
 
-def _masks() -> str:
-    """Write the list of masks and intents for the help of `check`; imports torch."""
-    from attnviz.check.mask_mistakes import MEANT
-    from attnviz.core.masks import Full, composable
-    from attnviz.core.masks.text import form
-
-    rules = columns([(form(rule), rule.meaning) for rule in (Full, *composable())])
-    return "\n".join(["masks:", *rules, "", "kinds of masks, for --intent:", *columns([*MEANT.items()])])
-
-
 def build(masks: str = "") -> argparse.ArgumentParser:
-    """Build the parser of all commands, with `masks` below the help of `check`; wrong arguments raise InputError."""
-    page = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
-    parser = _Parser(prog="attnviz", description=ABOUT, epilog=EXAMPLES, **page)
+    """Build the parser of all commands, with the list `masks` below the help of `check`."""
+    style = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+    parser = _Parser(prog="attnviz", description=ABOUT, epilog=EXAMPLES, **style)
     parser.add_argument("--version", action="version", version=f"attnviz {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", dest="command")
     for name, about in COMMANDS.items():
         epilog = masks if name == "check" else None
-        command = commands.add_parser(name, help=about, description=about, epilog=epilog, **page)
-        _fill(command, name)
-    actions = command.add_subparsers(title="what to do", required=True, metavar="ACTION", dest="action")
+        command = commands.add_parser(name, help=about, description=about, epilog=epilog, **style)
+        _add_arguments(command, name)
+    atlas = commands.choices["atlas"]
+    actions = atlas.add_subparsers(title="what to do", required=True, metavar="ACTION", dest="action")
     for name, about in ACTIONS.items():
-        _fill(actions.add_parser(name, help=about, description=about, **page), name)
+        _add_arguments(actions.add_parser(name, help=about, description=about, **style), name)
     return parser
 
 
-def _fill(command: argparse.ArgumentParser, name: str) -> None:
-    """Add the arguments and options of a command to its parser."""
+def _add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
+    """Add the `OPTIONS` of a command to its parser, in one group per title."""
     for title, rows in OPTIONS.items():
-        of_command = [(syntax, *more) for syntax, commands, *more in rows if name in commands.split()]
-        group = command.add_argument_group(title) if of_command else None
-        for syntax, help, *settings in of_command:
+        group = parser.add_argument_group(title)  # without arguments, the help leaves it out
+        for syntax, commands, help, *settings in rows:
+            if command not in commands.split():
+                continue
             flag, _, metavar = syntax.partition(" ")
             keywords = {"metavar": metavar} if metavar else {"action": "store_true"}
-            if not flag.startswith("-"):  # an argument: its syntax is its name
+            if not flag.startswith("-"):  # a positional argument, such as TEXT
                 flag, keywords = flag.lower(), {"metavar": flag}
             group.add_argument(flag, help=help, **keywords, **(settings[0] if settings else {}))

@@ -1,9 +1,9 @@
-"""Convert the arguments of a command to a request: a text or a link, and flags for model, edits and figure."""
+"""Convert the arguments of a command (a text or a link, and flags) to a model, a request and a figure to draw."""
 
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,10 @@ from attnviz.link import Choices
 from attnviz.sources import estimate, own_code
 from attnviz.sources.base import Source
 
-PAGES = {"": "", "heads": "", "overview": "overview", "masks": "mask", "compare": "difference"}
-"""Form of the picture for each page, by the path in a link; for the page Heads, the link itself names the form."""
+PAGES = {"": "", "heads": "", "overview": "", "masks": "mask", "compare": "difference"}
+"""Form of the picture by the page in a link; "" if other parameters of the link select the form."""
 PARTS = {"All heads": "overview", "Contributions": "contributions", "Logit lens": "lens"}
-"""Form of the picture for each part of the page Overview."""
+"""Form of the picture by the part of the page Overview."""
 PROBE = "The cat sat on the mat because it was tired"
 """Text that is used for a link without a text, if the model has no example."""
 SILENT = 2.0
@@ -36,12 +36,7 @@ FLAGS = ("step", "target", "temperature", "head", "sentence", "form", "word", "m
 
 @dataclass(frozen=True)
 class Inputs:
-    """Model, request, layer and head that the arguments of a command name.
-
-    Attributes:
-        choices: values of the link and the flags.
-        form: form of the picture.
-    """
+    """Model, request, layer and head that a command names; `choices` are the values of its link and flags."""
 
     source: Source
     request: Request
@@ -53,9 +48,8 @@ class Inputs:
     def record(self, *, stream: bool = False) -> Record:
         """Run the model with the edits."""
         record = api.analyze(self.request, self.source, stream=stream)
-        for finding in record.findings:
-            if finding not in self.source.findings:  # printed already when the model was loaded
-                terminal.note(finding)
+        at_load = self.source.findings  # printed when the model was loaded
+        terminal.note(*[finding for finding in record.findings if finding not in at_load])
         return record
 
     def before(self) -> Record | None:
@@ -71,71 +65,66 @@ class Inputs:
 
 
 def read(options: Namespace) -> Inputs:
-    """Convert a text or a link, and flags, which override the link; print unknown words and the cost to stderr."""
-    name, paths = options.text, options.picture
-    is_link = LINK.fullmatch(name) is not None
-    form, choices = _link(name) if is_link else ("", Choices())
+    """Convert the text or link and the flags, which override the link; print unknown words and the cost to stderr."""
+    text, paths = options.text, options.picture
+    is_link = LINK.fullmatch(text) is not None
+    form, choices = _link(text) if is_link else ("", Choices())
     flags = _flags(options)
     choices = choices.put(**flags)
     if options.command == "export" and "b" in flags:
         form = "difference"
     form = flags.get("form") or form
-    if not (is_link or paths) and name.lower().endswith((*PICTURES, media.SOUND_ENDING)) and os.path.isfile(name):
-        name, paths = "", [name]
-    if not (is_link or paths or options.model) and Path(name[:200]).suffix and os.path.isfile(name):
-        source = load(name, **({} if choices["step"] is None else {"step": choices["step"]}))
+    is_file = not is_link and not paths and os.path.isfile(text)
+    if is_file and text.lower().endswith((*PICTURES, media.SOUND_ENDING)):
+        text, paths, is_file = "", [text], False
+    if is_file and not options.model and Path(text).suffix:  # a saved run; without an ending, the argument is a text
+        source = load(text, **({} if choices["step"] is None else {"step": choices["step"]}))
         request = Request(source.one_run)
     else:
         source = source_of(choices)
-        if not (is_link or (paths and not name)):
-            choices = choices.put(text="\n".join(texts(name, by_line=options.lines)), lines=options.lines)
+        if not is_link and (text or not paths):
+            choices = choices.put(text="\n".join(texts(text, by_line=options.lines)), lines=options.lines)
         request = request_of(choices, source, paths, is_link=is_link)
     site = _site(options, choices, source, is_mask=form == "mask")
-    request = replace(request, answer=choices["answer"], edits=_edits(options, choices, source, site))
-    opens, head = opening(source)
-    head = head if site == opens else 0
+    request = replace(request, answer=choices["answer"], edits=edits(options, source, choices, site))
+    usual_site, usual_head = opening(source)
+    head = usual_head if site == usual_site else 0
     head = choices["head"] if "head" in choices.chosen else head
     form = form or ("picture" if is_link and request.pictures else "map")
-    for note in _notes(source, request):
-        terminal.note(note)
+    terminal.note(*_notes(source, request))
     return Inputs(source, request, choices, site, head, form)
 
 
-def edits(options: Namespace, source: Source) -> Edits:
-    """Make the edits from the flags only, for a check of a model."""
-    choices = Choices(_flags(options))
-    return _edits(options, choices, source, _site(options, choices, source))
-
-
 def _link(address: str) -> tuple[str, Choices]:
-    """Read the form and choices of a link; print invalid parts to stderr."""
-    parts = urlsplit(address)
-    page = parts.path.rsplit("/", 1)[-1]
-    if page not in PAGES or not (parts.query or parts.netloc):
+    """Return the form of the picture ("" if the link names none) and the choices; print invalid values to stderr."""
+    url = urlsplit(address)
+    page = url.path.rsplit("/", 1)[-1]
+    if page not in PAGES or not (url.query or url.netloc):
         raise InputError(f"{quoted(address)} does not open a page with one picture: heads, overview, masks or compare.")
-    choices, complaints = link.read(parse_qs(parts.query, keep_blank_values=True))
-    for complaint in complaints:
-        terminal.note(complaint)
+    choices, complaints = link.read(parse_qs(url.query, keep_blank_values=True))
+    terminal.note(*complaints)
     if choices["gray"] or choices["less"] == "neutral":
-        what = "make patches gray" if choices["gray"] else "subtract a neutral question"
-        raise InputError(f"The command line cannot {what}: export this picture in the app.")
+        action = "make patches gray" if choices["gray"] else "subtract a neutral question"
+        raise InputError(f"The command line cannot {action}: export this picture in the app.")
+    if page != "overview":
+        return PAGES[page] or choices["form"] or "", choices
     part = choices["part"] or "All heads"
-    if page == "overview" and part not in PARTS:
+    if part not in PARTS:
         raise InputError(f"The command line cannot draw {quoted(part)}: export this picture in the app.")
-    return PARTS[part] if page == "overview" else PAGES[page] or choices["form"] or "", choices
+    return PARTS[part], choices
 
 
 def _flags(options: Namespace) -> dict[str, Any]:
-    """Read the values of the flags, by their names in a link."""
-    typed = {name: getattr(options, name, None) for name in FLAGS}
-    typed["take"] = "\n".join(options.take) or None
+    """Read the values of the flags that the user gave, by their names in a link; a command may lack some flags."""
+    given = {name: getattr(options, name, None) for name in FLAGS}
+    given["take"] = "\n".join(options.take) or None
     masks = [f"({mask})" for mask in options.mask] if len(options.mask) > 1 else options.mask
-    typed["mask"] = " & ".join(masks) or None  # several --mask must all allow a cell
+    given["mask"] = " & ".join(masks) or None  # several --mask must all allow a cell
     if getattr(options, "chat", False) or getattr(options, "system", None):
-        typed["chat"] = options.system or "-"
-    values = {name: _value(name, str(text), f"--{name}") for name, text in typed.items() if text is not None}
-    if (other := getattr(options, "compare", None)) is not None:
-        values["b"] = _value("b", other, "--compare")
+        given["chat"] = options.system or "-"  # the link writes "-" for a chat without system prompt
+    values = {name: _value(name, str(text), f"--{name}") for name, text in given.items() if text is not None}
+    if (b := getattr(options, "compare", None)) is not None:
+        values["b"] = _value("b", b, "--compare")
     for setting in options.set:
         name, sign, text = setting.partition("=")
         if not sign:
@@ -164,64 +153,61 @@ def source_of(choices: Choices) -> Source:
 
 def load(name: str, **settings: object) -> Source:
     """Load a model by name, a saved run, or FILE.py:FUNCTION; print to stderr if it is downloaded or code is run."""
-    file = FILE.fullmatch(name)
-    if not file and not name.lower().endswith(files.READ) and not os.path.isfile(name):
+    user_code = FILE.fullmatch(name)
+    is_saved = name.lower().endswith(files.READ) or os.path.isfile(name)
+    if not user_code and not is_saved:
         return fetch(name, **settings)
     if settings:
-        what = "A model from a file" if file else "A saved run"
-        raise InputError(f"{what} has no setting {quoted(next(iter(settings)))}.")
-    return run_user_file(*file.groups(), of=own_code.build) if file else cases.source(name)
+        kind = "A model from a file" if user_code else "A saved run"
+        raise InputError(f"{kind} has no setting {quoted(next(iter(settings)))}.")
+    if not user_code:
+        return cases.source(name)
+    note_user_code(*user_code.groups())
+    return own_code.build(*user_code.groups())
 
 
 def fetch(name: str, **settings: object) -> Source:
     """Load a model by name, without opening a file or running user code; print its findings to stderr."""
     with terminal.download(name) as report:
         source = api.load(name, report=report, **settings)
-    for finding in source.findings:
-        terminal.note(as_sentence(finding))
+    terminal.note(*map(as_sentence, source.findings))
     return source
 
 
-def run_user_file(file: str, name: str, of: Callable[[str, str], Any] = own_code.value_of) -> Any:
-    """Run a user's file and return the result of its function: any value, or a source with `own_code.build`."""
-    terminal.note(f"the code of {visible_text(file)} is run, then {visible_text(name)}.")
-    return of(file, name)
+def note_user_code(file: str, function: str) -> None:
+    """Print to stderr that a user's file is run, and then a function of it."""
+    terminal.note(f"the code of {visible_text(file)} is run, then {visible_text(function)}.")
 
 
-def texts(typed: str, *, by_line: bool = False) -> list[str]:
-    """Return one text with its line breaks, or one text per line; the final line break of stdin is removed."""
+def texts(argument: str, *, by_line: bool = False) -> list[str]:
+    """Return the text of an argument as a list of one text, or of its lines; "-" reads the text from stdin."""
     try:
-        text = sys.stdin.read().removesuffix("\n") if typed == "-" else typed
+        text = sys.stdin.read().removesuffix("\n") if argument == "-" else argument
     except UnicodeDecodeError:
         raise InputError("The text on stdin is not UTF-8.") from None
-    lines = [line for line in (text.splitlines() if by_line else [text]) if line.strip()]
-    if not lines:
+    if not text.strip():
         raise InputError("There is no text; give a sentence, or - to read it from stdin.")
-    return lines
+    return [line for line in text.splitlines() if line.strip()] if by_line else [text]
 
 
 def request_of(choices: Choices, source: Source, paths: Sequence[str] = (), *, is_link: bool = True) -> Request:
-    """Make the request with texts, targets and pictures from the choices.
-
-    Args:
-        paths: files with pictures or one sound, instead of the picture in the choices.
-        is_link: whether a missing text or picture is replaced by the first example of the model.
-    """
-    offered = (source.card.examples if source.card else ()) or source.examples or (PROBE,)
-    text = "" if source.reads in ("picture", "sound") and (is_link or paths) else choices["text"] or offered[0]
-    several = len(text.strip("\r\n").splitlines()) > 1 if choices["lines"] is None else choices["lines"]
-    lines = tuple(line for line in text.splitlines() if line.strip()) if several else (text,)
-    target = choices["target"]
-    targets = target.splitlines() if several else [target.strip("\r\n")]
-    request = Request(lines, targets=tuple(line for line in targets if line.strip()))
+    """Make the request from the choices and the pictures or sound in `paths`; a link may lack a text or picture."""
+    examples = (source.card.examples if source.card else ()) or source.examples or (PROBE,)
+    text = choices["text"] or examples[0]
+    if source.reads in ("picture", "sound") and (is_link or paths):
+        text = ""
+    by_line = len(text.strip("\r\n").splitlines()) > 1 if choices["lines"] is None else choices["lines"]
+    lines = tuple(line for line in text.splitlines() if line.strip()) if by_line else (text,)
+    targets = choices["target"].splitlines() if by_line else [choices["target"].strip("\r\n")]
+    request = Request(lines, targets=tuple(target for target in targets if target.strip()))
     name = choices["picture"]
     if is_link and not paths and source.reads != "text" and name != "none":
         is_sound = source.reads == "sound"
-        there = {key: path for key, path in api.EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == is_sound}
-        if name is not None and name not in there:
-            examples = f"Examples are: {', '.join(there)}."
-            raise InputError(f"The link refers to the file {quoted(name)}; give the file. {examples}")
-        paths = [there[name or next(iter(there))]]
+        offered = {key: path for key, path in api.EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == is_sound}
+        if name is not None and name not in offered:
+            names = ", ".join(offered)
+            raise InputError(f"The link refers to the file {quoted(name)}; give the file. Examples are: {names}.")
+        paths = [offered[name or next(iter(offered))]]
     if paths:
         picture = media.sound(paths[0]) if str(paths[0]).lower().endswith(media.SOUND_ENDING) else media.picture(paths)
         request = replace(request, pictures=picture.pictures * len(lines))
@@ -235,28 +221,37 @@ def opening(source: Source) -> tuple[Site, int]:
 
 
 def _site(options: Namespace, choices: Choices, source: Source, *, is_mask: bool = False) -> Site:
-    """Return the layer to show: --layer, that of the link, or the model's usual one (of the decoder for a mask)."""
-    opens, _ = opening(source)
-    kind = "decoder" if is_mask and any(site.kind == "decoder" for site in source.sites) else opens.kind
+    """Return the layer of --layer, else of the link, else the usual one; for a mask, the usual kind is "decoder"."""
+    usual, _ = opening(source)
+    has_decoder = any(site.kind == "decoder" for site in source.sites)
+    kind = "decoder" if is_mask and has_decoder else usual.kind
     if options.layer is None:
-        return choices["layer"] or Site(kind, opens.layer)
-    return _value("layer", f"{kind[0]}{options.layer}" if options.layer.isdecimal() else options.layer, "--layer")
+        return choices["layer"] or Site(kind, usual.layer)
+    text = f"{kind[0]}{options.layer}" if options.layer.isdecimal() else options.layer
+    return _value("layer", text, "--layer")
 
 
-def _edits(options: Namespace, choices: Choices, source: Source, site: Site) -> Edits:
-    """Make the edits of the choices and of --off, whose heads are "2,3" in the layer `site`, or "0.2" in another."""
-    off = set(choices["heads_off"])
-    for head in (part.strip() for text in options.off for part in text.split(",")):
-        layer = f"{site.layer}." if head.isdecimal() else ""
-        off |= _value("heads_off", f"{site.kind[0]}{layer}{head}" if head[:1].isdecimal() else head, "--off")
-    choices = choices.put(heads_off=frozenset(off))
-    return link.edits(choices, of_cross=any(other.kind == "cross" for other in source.sites))
+def edits(options: Namespace, source: Source, choices: Choices | None = None, site: Site | None = None) -> Edits:
+    """Make the edits of the choices (by default the flags) and of --off: heads of `site` ("2,3") or others ("c0.2")."""
+    choices = Choices(_flags(options)) if choices is None else choices
+    site = site or _site(options, choices, source)
+    heads_off = set(choices["heads_off"])
+    for head in [head.strip() for heads in options.off for head in heads.split(",")]:
+        if head.isdecimal():
+            head = f"{site.layer}.{head}"
+        if head[:1].isdecimal():  # "0.2": layer 0 of the same kind as `site`
+            head = f"{site.kind[0]}{head}"
+        heads_off |= _value("heads_off", head, "--off")
+    choices = choices.put(heads_off=frozenset(heads_off))
+    return link.edits(choices, of_cross=any(site.kind == "cross" for site in source.sites))
 
 
 def _notes(source: Source, request: Request) -> Iterable[str]:
     """Yield notes about unknown words, with similar known words, and about the cost of a slow run."""
-    unknown = {} if request.pictures else source.unknown([*request.texts])
-    words = [_quote([word]) + (f" (it knows {_quote(near)})" if near else "") for word, near in unknown.items()]
+    unknown, words = {} if request.pictures else source.unknown([*request.texts]), []
+    for word, similar in unknown.items():
+        quotes = [f"“{visible_text(text)}”" for text in (word, *similar)]
+        words.append(f"{quotes[0]} (it knows {', '.join(quotes[1:])})" if similar else quotes[0])
     if words:
         more = f" and {len(words) - 10} more words" if len(words) > 10 else ""
         yield f"'{source.name}' does not know {', '.join(words[:10])}{more} and reads {source.unknown_token}."
@@ -264,7 +259,3 @@ def _notes(source: Source, request: Request) -> Iterable[str]:
         cost = estimate.estimate(source, len(sentences[0].tokens), request.edits, len(sentences))
         if cost.seconds > SILENT:
             yield f"{cost}."
-
-
-def _quote(words: Iterable[str]) -> str:
-    return ", ".join(f"“{visible_text(word)}”" for word in words)

@@ -33,6 +33,7 @@ TEXTS_SEED, TEXTS = 50_000, 50
 
 
 def module(name: str) -> ModuleType:
+    """Import a module of this folder, such as the one of a model."""
     return import_module(f"attnviz.training.{name}")
 
 
@@ -42,15 +43,15 @@ def texts(name: str) -> list[str]:
 
 
 def make(what: str, name: str) -> str:
-    """Make a shipped file, and return what was written."""
+    """Make one of the files in `NAMES`, and return its path, or for "evidence" the measured numbers."""
     if what == "train":
         recipe.train(module(name).RECIPE)
         return str(trained.folder(name))
     if what == "evidence":
         torch.set_num_threads(1)  # the matrices are small; more threads only wait for each other
-        result = module(name).card(SENTENCES)
-        recipe.write_json(trained.folder(name) / "card.json", result)
-        return "\n".join([name, *(f"  {row['value']:7.2%}  {row['what']}" for row in result["measured"])])
+        card = module(name).card(SENTENCES)
+        recipe.write_json(trained.folder(name) / "card.json", card)
+        return "\n".join([name, *[f"  {row['value']:7.2%}  {row['what']}" for row in card["measured"]]])
     if what == "texts":
         path = assets.path(f"texts/{name}.txt")
         path.write_text("".join(f"{text}\n" for text in texts(name)), encoding="utf-8")
@@ -71,6 +72,7 @@ def make(what: str, name: str) -> str:
 
 
 def main() -> None:
+    """Run the command line of this module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=NAMES, metavar="WHAT", help=", ".join(NAMES))
     parser.add_argument("names", nargs="*", metavar="NAME", help="models; all if none is given")

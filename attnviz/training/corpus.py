@@ -30,37 +30,46 @@ def lines(seed: int = SEED, sentences: int = SENTENCES) -> Iterator[str]:
     writer = _Writer(Random(seed))
     for _ in range(sentences):
         yield writer.text()
-    for word in (word for kind in ALONE for word in sorted(set(WORDS[kind]))):
-        yield from (f"{word} {word}", word.capitalize()) * 6  # also without a space before, as at the start of a text
+    # each part below is repeated so often that BPE merges its words
+    for kind in ALONE:
+        for word in sorted(set(WORDS[kind])):
+            yield from (f"{word} {word}", word.capitalize()) * 6  # with and without a space before the word
     for stem in WORDS["stems"]:
         yield from (f"{stem}{ending} {prefix}{stem}" for ending in WORDS["endings"] for prefix in WORDS["prefixes"])
     yield from PHRASES * 40
-    yield from ["".join(f" {letter}" for letter in ascii_letters)] * 200  # merges each letter with the space before it
+    letters = "".join(f" {letter}" for letter in ascii_letters)  # merges each letter with the space before it
+    yield from [letters] * 200
 
 
 class _Writer(Dice):
-    """Generator of random sentences."""
+    """Generator of random sentences; an alternative that is listed several times is chosen more often."""
 
     def word(self, kind: str) -> str:
+        """Draw a word of a list in `WORDS`."""
         return self.choose(WORDS[kind])
 
     def maybe(self, share: float, text: str) -> str:
+        """Return the text with this probability, else ""."""
         return text if self.chance(share) else ""
 
     def noun(self, kind: str) -> str:
+        """Draw a noun phrase: "the small cat", "three cats"."""
         single = f"{self.word('determiners')} {self.maybe(0.5, self.word('adjectives') + ' ')}{self.word(kind)}"
         many = f"{self.word('numbers')} {self.maybe(0.3, self.word('adjectives') + ' ')}{self.word(kind)}s"
         return self.choose([*[single] * 4, many])
 
     def subject(self) -> str:
+        """Draw a living being, a pronoun or a name."""
         animate = self.noun("animate")
         return self.choose([*[animate] * 3, self.word("pronouns"), self.word("names")])
 
     def object(self) -> str:
+        """Draw a thing, a living being, or a word such as "it"."""
         thing = self.noun("things")
         return self.choose([*[thing] * 3, self.noun("animate"), self.word("objects")])
 
     def verb(self, kind: str) -> str:
+        """Draw a verb in any tense: "opened", "will open"."""
         present, past = self.word(kind).split("/")
         ing = f"{present.removesuffix('e')}ing"
         simple = [past] * 5 + [f"{present}s"] * 2
@@ -68,6 +77,7 @@ class _Writer(Dice):
         return self.choose(simple + rare)
 
     def clause(self) -> str:
+        """Draw a subject and a predicate: "the cat went to the house slowly"."""
         does = f"{self.verb('verbs')} {self.object()}"
         goes = f"{self.verb('moves')} {self.word('places')} {self.noun('things')}"
         is_so = f"{self.choose(['was', 'is', 'were', 'are'])} {self.word('adjectives')}"
@@ -75,13 +85,14 @@ class _Writer(Dice):
         return f"{self.subject()} {predicate}{self.maybe(0.15, ' ' + self.word('adverbs'))}"
 
     def text(self) -> str:
-        clause, year, part = self.clause(), int(self.random() * 2100), int(self.random() * 100)
+        """Draw a sentence: a statement, two clauses, a question, direct speech, or a sentence with numbers."""
+        clause, year, number = self.clause(), int(self.random() * 2100), int(self.random() * 100)
         plain = f"{clause}."
         joined = f"{clause}{self.maybe(0.3, ',')} {self.word('joins')} {self.clause()}."
         adverb = self.choose(["why", "when", "where", "how"])
         question = f"{adverb} did {self.subject()} {self.word('verbs').split('/')[0]} it?"
         quoted = f'"{clause[0].upper()}{clause[1:]}," {self.word("said")} {self.subject()}.'
-        dated = f"{self.word('adverbs')}, in {year}, {clause} ({part}.{part % 7}, {part * 10}%)!"
+        dated = f"{self.word('adverbs')}, in {year}, {clause} ({number}.{number % 7}, {number * 10}%)!"
         text = self.choose([*[plain] * 5, joined, joined, question, quoted, dated])
         return text[0].upper() + text[1:]
 

@@ -31,17 +31,11 @@ BLIND = 0.05
 
 @dataclass(frozen=True)
 class Repetition:
-    """Random words: an opening, then a passage that is repeated until there are LONGEST words.
+    """Random words: an opening, then a passage that is repeated until there are LONGEST words."""
 
-    Attributes:
-        words: known words and `UNK`.
-        opening: number of words before the passage.
-        period: number of words of the passage.
-    """
-
-    words: tuple[str, ...]
-    opening: int
-    period: int
+    words: tuple[str, ...]  # known words and `UNK`
+    opening: int  # number of words before the passage
+    period: int  # number of words of the passage
 
     @property
     def text(self) -> str:
@@ -49,18 +43,18 @@ class Repetition:
 
 
 def draw(generator: Random) -> Repetition:
-    """Draw a text. It uses only `Random.random`, whose numbers are the same in every Python version."""
+    """Draw a text, only with `Random.random`, whose numbers are the same in every Python version."""
 
     def number(least: int, most: int) -> int:
         """Draw an integer from `least` to `most`."""
         return least + int(generator.random() * (most + 1 - least))
 
-    def word() -> str:
-        return UNK if generator.random() < UNKNOWN else VOCABULARY.words[number(0, len(VOCABULARY.words) - 1)]
-
     period = number(4, 20)
     opening = number(0, LONGEST - 2 * period)
-    words = [word() for _ in range(opening + period)]
+    words = []
+    for _ in range(opening + period):
+        is_unknown = generator.random() < UNKNOWN
+        words.append(UNK if is_unknown else VOCABULARY.words[number(0, len(VOCABULARY.words) - 1)])
     while len(words) < LONGEST:
         words.append(words[-period])
     return Repetition(tuple(words), opening, period)
@@ -77,14 +71,19 @@ def sample(generator: Random, count: int, *, held_out: bool) -> list[Repetition]
 
 
 def tensors(texts: list[Repetition]) -> tuple[Tensor, Tensor]:
-    """Return the input words after <sos>, (B, LONGEST), and the next word for each, -100 if unknown."""
+    """Return the input ids, which begin with <sos>, and the id of the next word for each, both (B, LONGEST).
+
+    An unknown next word is -100, which the loss ignores.
+    """
     words = torch.tensor([VOCABULARY.ids(text.words) for text in texts])
     starts = torch.full((len(texts), 1), START)
-    return torch.cat([starts, words[:, :-1]], 1), words.masked_fill(words == VOCABULARY.names.index(UNK), -100)
+    inputs = torch.cat([starts, words[:, :-1]], 1)
+    return inputs, words.masked_fill(words == VOCABULARY.names.index(UNK), -100)
 
 
 def repeated_positions(texts: list[Repetition]) -> Tensor:
-    """Mark the positions whose next word repeats the word one period earlier, boolean, (B, LONGEST)."""
+    """Mark the input positions whose next word repeats the word one period earlier, boolean, (B, LONGEST)."""
+    # the first repeated word has no earlier copy of the word before it, so it cannot be predicted
     start = torch.tensor([text.opening + text.period + 1 for text in texts])
     return torch.arange(LONGEST) >= start.unsqueeze(1)
 
@@ -92,8 +91,9 @@ def repeated_positions(texts: list[Repetition]) -> Tensor:
 def loss(model: nn.Module, generator: Random) -> Tensor:
     """Compute the loss of the next word: weight 1 where a repeated passage predicts it, BLIND elsewhere."""
     texts = sample(generator, BATCH, held_out=False)
-    inputs, after = tensors(texts)
-    losses = cross_entropy(model(inputs)[1].flatten(0, 1), after.flatten(), reduction="none")
+    inputs, next_words = tensors(texts)
+    _, logits = model(inputs)
+    losses = cross_entropy(logits.flatten(0, 1), next_words.flatten(), reduction="none")
     weight = torch.where(repeated_positions(texts), 1.0, BLIND).flatten()
     return (losses * weight).sum() / weight.sum()
 
@@ -101,10 +101,10 @@ def loss(model: nn.Module, generator: Random) -> Tensor:
 @torch.inference_mode()
 def accuracy(model: nn.Module, texts: list[Repetition], edits: Edits = Edits()) -> float:
     """Measure the accuracy on words that a repeated passage predicts."""
-    inputs, after = tensors(texts)
-    counted = repeated_positions(texts) & (after >= 0)
-    guesses = model(inputs, tap=Tap(edits, keep=False))[1].argmax(-1)
-    return float((guesses == after)[counted].float().mean())
+    inputs, next_words = tensors(texts)
+    counted = repeated_positions(texts) & (next_words >= 0)
+    _, logits = model(inputs, tap=Tap(edits, keep=False))
+    return float((logits.argmax(-1) == next_words)[counted].float().mean())
 
 
 CONFIG = Config(vocabulary=len(VOCABULARY), d_model=64, num_heads=2, num_layers=2, d_ff=0, longest=LONGEST)
@@ -131,10 +131,11 @@ ROLES = {
 @torch.inference_mode()
 def measure_heads(model: nn.Module, texts: list[Repetition], edits: Edits = Edits()) -> dict[Head, dict[str, Look]]:
     """Measure the attention of each head towards the patterns of ROLES."""
-    inputs, tap = tensors(texts)[0], Tap(edits)
+    inputs, _ = tensors(texts)
+    tap = Tap(edits)
     model(inputs, tap=tap)
-    again = probe.after_same(inputs) & repeated_positions(texts).unsqueeze(2)
-    patterns = {"previous": probe.back(inputs), "induction": again, "two before": probe.back(inputs, 2)}
+    induction = probe.after_same(inputs) & repeated_positions(texts).unsqueeze(2)
+    patterns = {"previous": probe.back(inputs), "induction": induction, "two before": probe.back(inputs, 2)}
     return probe.measure_heads(tap.steps, {"decoder": patterns})
 
 
@@ -153,20 +154,20 @@ def card(number: int) -> dict[str, Any]:
         return accuracy(model, texts, Edits(heads_off=heads))
 
     previous, induction = best(measured, "previous"), best(measured, "induction")
-    blind = measure_heads(model, texts, Edits(heads_off={previous}))[induction]["induction"].weight
-    upper = [head for head in measured if head[0] == induction[0]]
+    without_previous = measure_heads(model, texts, Edits(heads_off={previous}))[induction]["induction"]
+    induction_layer = [(site, head) for site, head in measured if site == induction[0]]
     guesses = "words of a passage said again that are guessed right"
-    target = "weight of the induction head on what came after the same word before"
+    weight = "weight of the induction head on what came after the same word before"
     return probe.card(
         RECIPE.name,
         opens=induction,
         sizes={"words": len(VOCABULARY.words), "longest text, in tokens": LONGEST, **probe.sizes(model)},
         measured=[
             (guesses, accuracy_off(), 0.95),
-            (target, measured[induction]["induction"].weight, 0.9),
+            (weight, measured[induction]["induction"].weight, 0.9),
             ("weight of the previous-token head on the word just before", measured[previous]["previous"].weight, 0.9),
-            (f"{target}, with the previous-token head off", blind, None),
-            (f"{guesses} with all induction heads off", accuracy_off(*upper), None),
+            (f"{weight}, with the previous-token head off", without_previous.weight, None),
+            (f"{guesses} with all induction heads off", accuracy_off(*induction_layer), None),
         ],
         findings=probe.findings(
             measured, ROLES, accuracy_off, texts=f"{number:,} held-out texts", answers="words said again", by="shares"
@@ -176,6 +177,6 @@ def card(number: int) -> dict[str, Any]:
 
 
 def shipped_texts(seed: int, count: int) -> list[str]:
-    """Draw held-out texts without unknown words, each as long as the model can read."""
-    words = [text.words[: LONGEST - 1] for text in sample(Random(seed), 4 * count, held_out=True)]
-    return [" ".join(text) for text in words if UNK not in text][:count]
+    """Draw held-out texts without unknown words, each as long as the model can read after <sos>."""
+    texts = [text.words[: LONGEST - 1] for text in sample(Random(seed), 4 * count, held_out=True)]
+    return [" ".join(words) for words in texts if UNK not in words][:count]

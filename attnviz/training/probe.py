@@ -17,11 +17,9 @@ from attnviz.models import trained
 
 Head = tuple[Site, int]
 """Site of an attention call, and index of a head."""
-
-
 Card = dict[str, Any]
 RATE, WEIGHT = 0.6, 0.4
-"""Least share of rows with their largest weight in the pattern, and least share of weight in it, for a role."""
+"""A head has a role if `Look.rate` and `Look.weight` are at least these shares."""
 
 
 @dataclass(frozen=True)
@@ -44,24 +42,24 @@ class Look:
 def measure_head(weights: Tensor, pattern: Tensor, allowed: Tensor) -> Look:
     """Measure the (B, Q, K) weights of a head against a pattern; `allowed` is the mask, of the same shape."""
     counted = pattern.any(-1)
-    largest = pattern.gather(-1, weights.argmax(-1, keepdim=True)).squeeze(-1)
-    within = (weights * pattern).sum(-1)
-    even = pattern.sum(-1) / allowed.sum(-1)
-    rate, weight, chance = (float(values[counted].double().mean()) for values in (largest, within, even))
-    return Look(int(counted.sum()), rate, weight, chance)
+    key = weights.argmax(-1, keepdim=True)
+    is_largest_in_pattern = pattern.gather(-1, key).squeeze(-1)
+    weight_in_pattern = (weights * pattern).sum(-1)
+    even_weight = pattern.sum(-1) / allowed.sum(-1)
+    by_row = is_largest_in_pattern, weight_in_pattern, even_weight  # each (B, Q)
+    return Look(int(counted.sum()), *[float(values[counted].double().mean()) for values in by_row])
 
 
 def measure_heads(steps: Iterable[Step], patterns: dict[str, dict[str, Tensor]]) -> dict[Head, dict[str, Look]]:
-    """Measure all heads of a run against the patterns for their kind of attention: by head, then by name of pattern."""
-    measured = {}
+    """Measure each head of a run against the named patterns for its kind of attention."""
+    looks = {}
     for step in steps:
-        sentences = range(step.shape[0])
-        allowed = torch.stack([step.may_attend(0, sentence=sentence) for sentence in sentences])
+        allowed = torch.stack([step.may_attend(0, sentence=sentence) for sentence in range(step.shape[0])])
         for head in range(step.num_heads):
             weights = weights_of(step, head)
-            named = patterns.get(step.site.kind, {})
-            measured[step.site, head] = {name: measure_head(weights, part, allowed) for name, part in named.items()}
-    return measured
+            named = patterns.get(step.site.kind, {}).items()
+            looks[step.site, head] = {name: measure_head(weights, pattern, allowed) for name, pattern in named}
+    return looks
 
 
 def weights_of(step: Step, head: int) -> Tensor:
@@ -110,7 +108,7 @@ class Role:
         name: keys that a head with this role attends to, in a few words without a comma.
         does: description of the behavior, a clause that begins with "looks".
         rows: noun for the rows in which the behavior is measured.
-        next: words whose prediction shows the behavior, separated by spaces; empty if rows are chosen otherwise.
+        next: next words for which the heads show the behavior, separated by blanks; empty if any next word will do.
     """
 
     name: str
@@ -137,21 +135,21 @@ def findings(
         answers: noun for the answers that can be correct or wrong.
         by: number to show first: "rates", of rows with their largest weight in the pattern, or "shares" of weight.
     """
-    cards, complete = [], accuracy()
-    for head, named in measured.items():
-        matching = {name: part for name, part in named.items() if part.rate >= RATE and part.weight >= WEIGHT}
-        without = accuracy(head) if matching else complete
-        for name, part in sorted(matching.items(), key=lambda item: -item[1].rate):
-            role, first = roles[name], part.rate if by == "rates" else part.weight
+    cards, accuracy_on = [], accuracy()
+    for (site, head), looks in measured.items():
+        matching = {name: look for name, look in looks.items() if look.rate >= RATE and look.weight >= WEIGHT}
+        accuracy_off = accuracy((site, head)) if matching else accuracy_on
+        for name, look in sorted(matching.items(), key=lambda item: -item[1].rate):
+            role, first = roles[name], look.rate if by == "rates" else look.weight
             evidence = (
-                f"On {texts}, {part.rate:.1%} of {part.rows:,} {role.rows} have their largest weight there. On average"
-                f" {part.weight:.1%} of the weight is there; an even look would put {part.even:.1%} there. With this"
-                f" head off, {without:.1%} of the {answers} are right instead of {complete:.1%}."
+                f"On {texts}, {look.rate:.1%} of {look.rows:,} {role.rows} have their largest weight there. On average"
+                f" {look.weight:.1%} of the weight is there; an even look would put {look.even:.1%} there. With this"
+                f" head off, {accuracy_off:.1%} of the {answers} are right instead of {accuracy_on:.1%}."
             )
-            place = {"kind": head[0].kind, "layer": head[0].layer, "heads": [head[1]]}
+            address = {"kind": site.kind, "layer": site.layer, "heads": [head]}
             words = {"role": role.name, "does": role.does, "next": role.next, "known": evidence}
-            numbers = {by: [first], "chance": part.even, "off": [without], "on": complete}
-            cards.append(place | words | numbers)
+            numbers = {by: [first], "chance": look.even, "off": [accuracy_off], "on": accuracy_on}
+            cards.append(address | words | numbers)
     return cards
 
 

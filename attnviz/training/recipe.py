@@ -62,9 +62,9 @@ def train(recipe: Recipe, *, folder: Path | None = None) -> nn.Module:
     torch.manual_seed(recipe.seed)
     generator, model = random.Random(recipe.seed), recipe.build()
     optimizer = torch.optim.AdamW(model.parameters(), recipe.rate, betas=(0.9, 0.98), weight_decay=0.01)
-    rising = max(1, recipe.steps // 20)
-    phases = [LinearLR(optimizer, 0.01, 1.0, rising), CosineAnnealingLR(optimizer, recipe.steps - rising)]
-    schedule = SequentialLR(optimizer, phases, [rising])
+    warmup = max(1, recipe.steps // 20)
+    phases = [LinearLR(optimizer, 0.01, 1.0, warmup), CosineAnnealingLR(optimizer, recipe.steps - warmup)]
+    schedule = SequentialLR(optimizer, phases, [warmup])
     start = time.process_time()
     with tqdm(range(recipe.steps + 1), desc=recipe.name, unit="step") as bar:
         for step in bar:
@@ -95,20 +95,22 @@ class Dice:
         self.random = generator.random
 
     def choose(self, choices: Sequence[Any]) -> Any:
+        """Draw one of the choices, all with the same probability."""
         return choices[int(self.random() * len(choices))]
 
     def chance(self, share: float) -> bool:
+        """Return True with the probability `share`."""
         return self.random() < share
 
 
 def padded(rows: list[list[int]]) -> tuple[Tensor, tuple[int, ...]]:
-    """Pad the ids of sentences to one tensor, (B, n), and return their lengths, too."""
+    """Return the ids of sentences as one padded tensor, (B, n), and the lengths of the sentences."""
     lengths = tuple(map(len, rows))
     return torch.tensor([row + [NOTHING] * (max(lengths) - len(row)) for row in rows]), lengths
 
 
 def is_held_out(text: str) -> bool:
-    """Whether a text is excluded from training: one in ten, chosen by a hash of its letters."""
+    """Whether a text is excluded from training: about one text in ten, chosen by a hash."""
     return blake2b(text.encode(), digest_size=4).digest()[0] % 10 == 0
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -51,26 +52,17 @@ EXAMPLE_SIDE = 320
 
 @dataclass(frozen=True)
 class Scenes:
-    """Shapes of B pictures: a red, a blue and a third one, whose radius is 0 if there is none.
+    """Shapes of B pictures: a red, a blue and a third shape, whose radius is 0 if there is none."""
 
-    Attributes:
-        kind: (B, 3) indices of SHAPES.
-        relation: (B,) indices of RELATIONS.
-        place, radius, angle: (B, 3, 2), (B, 3) and (B, 3).
-        color: (B, 3, 3), red, green and blue from 0 to 1.
-        ground, slope: (B, 2, 3) background colors at two opposite ends, and (B,) direction between the ends.
-        noise: (B,) standard deviation of the noise in a channel.
-    """
-
-    kind: Tensor
-    relation: Tensor
-    place: Tensor
-    radius: Tensor
-    angle: Tensor
-    color: Tensor
-    ground: Tensor
-    slope: Tensor
-    noise: Tensor
+    kind: Tensor  # (B, 3), index of SHAPES
+    relation: Tensor  # (B,), index of RELATIONS
+    place: Tensor  # (B, 3, 2), x and y of the center
+    radius: Tensor  # (B, 3)
+    angle: Tensor  # (B, 3), rotation in radians
+    color: Tensor  # (B, 3, 3), red, green and blue from 0 to 1
+    ground: Tensor  # (B, 2, 3), background colors at two opposite ends
+    slope: Tensor  # (B,), direction from one end of the background to the other, in radians
+    noise: Tensor  # (B,), standard deviation of the noise in a channel
 
     @property
     def label(self) -> Tensor:
@@ -85,6 +77,7 @@ def scenes(generator: Generator, number: int) -> Scenes:
     """
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
+        """Draw numbers from `low` to `high`, (B, *shape)."""
         return low + (high - low) * torch.rand(number, *shape, generator=generator)
 
     kind = torch.randint(len(SHAPES), (number, 3), generator=generator)
@@ -97,18 +90,19 @@ def scenes(generator: Generator, number: int) -> Scenes:
     direction = relation * math.pi / 2 + math.radians(32) * uniform(-1, 1)
     offset = torch.stack((direction.cos(), direction.sin()), 1)  # from red to blue
     longest = ((0.97 - touching) / offset.abs().amax(1)).clamp(max=0.65)  # both fit into the picture
-    offset = offset * (touching + 0.02 + (longest - touching - 0.02).clamp(min=0) * uniform(0, 1)).unsqueeze(1)
+    added = (longest - touching - 0.02).clamp(min=0) * uniform(0, 1)
+    offset = offset * (touching + 0.02 + added).unsqueeze(1)
     lowest = torch.maximum(outer[:, :1], outer[:, 1:2] - offset)
     highest = torch.minimum(1 - outer[:, :1], 1 - outer[:, 1:2] - offset)
     red = lowest + (highest - lowest) * uniform(0, 1, 2)
-    pair = torch.stack((red, red + offset), 1)
+    red_and_blue = torch.stack((red, red + offset), 1)
 
     # the third shape, at the one of 12 random places that is farthest from both
     candidates = uniform(0.16, 0.84, 12, 2)
-    clearance = (torch.cdist(candidates, pair) - outer[:, :2].unsqueeze(1)).amin(2) - outer[:, 2:]
+    clearance = (torch.cdist(candidates, red_and_blue) - outer[:, :2].unsqueeze(1)).amin(2) - outer[:, 2:]
     third = candidates[torch.arange(number), clearance.argmax(1)]
-    absent = (clearance.amax(1) < 0.02) | (uniform(0, 1) < 0.4)
-    radius[:, 2] = torch.where(absent, 0.0, radius[:, 2])
+    is_absent = (clearance.amax(1) < 0.02) | (uniform(0, 1) < 0.4)
+    radius[:, 2] = torch.where(is_absent, 0.0, radius[:, 2])
 
     # colors
     hue = torch.stack([uniform(*hues) for hues in HUES], 1)
@@ -116,7 +110,7 @@ def scenes(generator: Generator, number: int) -> Scenes:
     return Scenes(
         kind,
         relation,
-        torch.cat((pair, third.unsqueeze(1)), 1),
+        torch.cat((red_and_blue, third.unsqueeze(1)), 1),
         radius,
         uniform(-TILT, TILT, 3),
         rgb(hue, uniform(0.7, 0.95, 3), uniform(0.65, 0.98, 3)),
@@ -127,27 +121,29 @@ def scenes(generator: Generator, number: int) -> Scenes:
 
 
 def rgb(hue: Tensor, saturation: Tensor, value: Tensor) -> Tensor:
-    """Convert colors to red, green and blue in a last axis of 3, all from 0 to 1."""
-    parts = (hue.unsqueeze(-1) * 6 + torch.tensor([5.0, 3.0, 1.0])) % 6
-    return value.unsqueeze(-1) * (1 - saturation.unsqueeze(-1) * torch.minimum(parts, 4 - parts).clamp(0, 1))
+    """Convert colors from HSV to RGB, with the channels in a last axis of 3; all numbers are from 0 to 1."""
+    sixths = (hue.unsqueeze(-1) * 6 + torch.tensor([5.0, 3.0, 1.0])) % 6
+    missing = torch.minimum(sixths, 4 - sixths).clamp(0, 1)
+    return value.unsqueeze(-1) * (1 - saturation.unsqueeze(-1) * missing)
 
 
 def distances(scenes: Scenes, side: int) -> Tensor:
     """Compute the signed distance of each pixel from the edge of each shape, negative inside: (B, 3, side, side)."""
     axis = (torch.arange(side) + 0.5) / side
-    x = axis - scenes.place[..., 0, None, None]
-    y = axis.unsqueeze(1) - scenes.place[..., 1, None, None]
-    cos, sin, radius = (part[..., None, None] for part in (scenes.angle.cos(), scenes.angle.sin(), scenes.radius))
-    across, down = (x * cos + y * sin).abs_(), y * cos - x * sin
-    kind, root = scenes.kind[..., None, None], math.sqrt(3) / 2
-    edge = torch.hypot(across, down) - radius
-    edge = torch.where(kind == 1, torch.maximum(across, down.abs()) - 0.9 * radius, edge)
-    edge = torch.where(kind == 2, torch.maximum(across * root - down / 2, down) - 0.65 * radius, edge)
-    return edge.masked_fill_(radius == 0, 1.0)
+    by_shape = (scenes.kind, scenes.radius, scenes.angle, scenes.place[..., 0], scenes.place[..., 1])
+    kind, radius, angle, center_x, center_y = [values[..., None, None] for values in by_shape]  # (B, 3, 1, 1)
+    x, y = axis - center_x, axis.unsqueeze(1) - center_y
+    across = (x * angle.cos() + y * angle.sin()).abs_()  # distances from the axes of the rotated shape
+    down = y * angle.cos() - x * angle.sin()
+    circle = torch.hypot(across, down) - radius
+    square = torch.maximum(across, down.abs()) - 0.9 * radius
+    triangle = torch.maximum(across * (math.sqrt(3) / 2) - down / 2, down) - 0.65 * radius
+    edge = torch.where(kind == 2, triangle, torch.where(kind == 1, square, circle))
+    return edge.masked_fill_(radius == 0, 1.0)  # no pixel is inside an absent shape
 
 
 def coverage(distance: Tensor) -> Tensor:
-    """Compute the share of each pixel inside each shape, 0 to 1, from its distance; the array shape stays."""
+    """Compute which share of each pixel is inside a shape, 0 to 1, from the signed `distances`, of the same size."""
     return (0.5 - distance * distance.shape[-1]).clamp_(0, 1)
 
 
@@ -156,16 +152,18 @@ def draw(scenes: Scenes, side: int, generator: Generator) -> Tensor:
     axis = torch.arange(side) / (side - 1) - 0.5
     slope = scenes.slope[:, None, None]
     share = (slope.cos() * axis + slope.sin() * axis.unsqueeze(1)).unsqueeze(1) / math.sqrt(2) + 0.5
-    picture = torch.lerp(*scenes.ground[..., None, None].unbind(1), share)
+    first_color, second_color = scenes.ground[..., None, None].unbind(1)
+    picture = torch.lerp(first_color, second_color, share)
     covered = coverage(distances(scenes, side))
-    shift, blur = round(0.025 * side), round(0.02 * side)
+    shift, blur = round(0.025 * side), round(0.02 * side)  # of the shadow, in pixels
     shadow = pad(covered.amax(1, keepdim=True), (shift, 0, shift, 0))[..., :side, :side]
-    for _ in range(3):
+    for _ in range(3):  # three box filters are nearly a Gaussian filter
         shadow = avg_pool2d(shadow, 2 * blur + 1, stride=1, padding=blur)
     picture *= 1 - 0.4 * shadow
     light = 1 - 0.3 * (axis + axis.unsqueeze(1))
     for i, inside in enumerate(covered.split(1, 1)):
-        shade = (light + 0.6 * (scenes.place[:, i].mean(1) - 0.5)[:, None, None, None]).clamp(0.75, 1.2)
+        correction = 0.6 * (scenes.place[:, i].mean(1) - 0.5)[:, None, None, None]  # the shade is 1 at the center
+        shade = (light + correction).clamp(0.75, 1.2)
         picture.lerp_(scenes.color[:, i, :, None, None] * shade, inside)
     picture += scenes.noise[:, None, None, None] * torch.randn(picture.shape, generator=generator)
     return (picture.clamp_(0, 1) * 255).round_().byte()
@@ -241,7 +239,8 @@ HELD_OUT = 2
 """Seed of the measured pictures, which training does not use."""
 CLS = slice(0, 1)
 """Position of [CLS]."""
-PARTS = ("sentence", "relation", "red shape", "blue shape")
+BATCH_SIZE = 250
+"""Number of pictures measured in one run."""
 ROLES = {
     "red shape": Role("red shape", "looks from [CLS] at the red shape", "rows of [CLS]"),
     "blue shape": Role("blue shape", "looks from [CLS] at the blue shape", "rows of [CLS]"),
@@ -258,17 +257,17 @@ GOAL = 0.97
 @contextmanager
 def off(model: nn.Module, *heads: Head, rows: slice = slice(None)) -> Iterator[None]:
     """Set the outputs of heads to zero before W_O, at all tokens or only in some rows."""
+
+    def zero(head: int, _, inputs: tuple[Tensor]) -> Tensor:
+        """Forward pre-hook of W_O: set the part of its input that is the output of a head to zero."""
+        outputs = inputs[0].unflatten(-1, (HEADS, -1)).clone()
+        outputs[:, rows, head] = 0
+        return outputs.flatten(-2)
+
     hooks = []
     for site, head in heads:
         projection = model.vit.layers[site.layer].attention.o_proj
-
-        def zero(_, inputs: tuple[Tensor], head: int = head) -> Tensor:
-            """Forward pre-hook of W_O: set the part of its input that is the output of a head to zero."""
-            outputs = inputs[0].unflatten(-1, (HEADS, -1)).clone()
-            outputs[:, rows, head] = 0
-            return outputs.flatten(-2)
-
-        hooks.append(projection.register_forward_pre_hook(zero))
+        hooks.append(projection.register_forward_pre_hook(partial(zero, head)))
     try:
         yield
     finally:
@@ -280,23 +279,23 @@ def off(model: nn.Module, *heads: Head, rows: slice = slice(None)) -> Iterator[N
 def accuracies(
     model: nn.Module, scenes: Scenes, pixels: Tensor, *heads: Head, rows: slice = slice(None)
 ) -> dict[str, float]:
-    """Measure the accuracy of each of PARTS, with the given heads off at all tokens or only in some rows."""
+    """Measure the accuracy of the answer and of its parts, with heads off at all tokens or only in some rows."""
     with off(model, *heads, rows=rows):
-        predicted = torch.cat([model(pixel_values=part).logits.argmax(-1) for part in pixels.split(250)])
-    shapes, relations = len(SHAPES), len(RELATIONS)
-    equal = (
-        predicted == scenes.label,
-        predicted // shapes % relations == scenes.relation,
-        predicted // (shapes * relations) == scenes.kind[:, 0],
-        predicted % shapes == scenes.kind[:, 1],
-    )
-    return {part: float(hits.float().mean()) for part, hits in zip(PARTS, equal, strict=True)}
+        predicted = torch.cat([model(pixel_values=batch).logits.argmax(-1) for batch in pixels.split(BATCH_SIZE)])
+    red_and_relation, blue = predicted // len(SHAPES), predicted % len(SHAPES)  # the inverse of `Scenes.label`
+    is_correct = {
+        "sentence": predicted == scenes.label,
+        "relation": red_and_relation % len(RELATIONS) == scenes.relation,
+        "red shape": red_and_relation // len(RELATIONS) == scenes.kind[:, 0],
+        "blue shape": blue == scenes.kind[:, 1],
+    }
+    return {name: float(hits.float().mean()) for name, hits in is_correct.items()}
 
 
 def regions(scenes: Scenes, side: int, patch: int) -> Tensor:
     """Mark the tokens of the red shape, the blue shape, the third shape and the background: (4, B, 1 + patches).
 
-    A patch belongs to the shape that covers most of it, or to the background if that is less than an eighth.
+    A patch belongs to the shape that covers most of it, or to the background if no shape covers an eighth of it.
     """
     share, shape = avg_pool2d(coverage(distances(scenes, side)), patch).flatten(2).max(1)
     region = torch.where(share < 1 / 8, 3, shape)
@@ -320,26 +319,29 @@ def measure_heads(model: nn.Module, scenes: Scenes, pixels: Tensor) -> dict[Head
         "same shape": between(red, red) | between(blue, blue),
         "other shape": between(red, blue) | between(blue, red),
     }
-    parts = [model(pixel_values=part, output_attentions=True).attentions for part in pixels.split(250)]
+    batches = [model(pixel_values=batch, output_attentions=True).attentions for batch in pixels.split(BATCH_SIZE)]
     allowed, measured = torch.ones_like(patterns["same shape"]), {}
-    for i, layer in enumerate(zip(*parts, strict=True)):
-        for head, weights in enumerate(torch.cat(layer).unbind(1)):
-            named = {name: probe.measure_head(weights, pattern, allowed) for name, pattern in patterns.items()}
-            measured[Site("encoder", i), head] = named
+    for layer, weights_of_batches in enumerate(zip(*batches, strict=True)):
+        for head, weights in enumerate(torch.cat(weights_of_batches).unbind(1)):
+            looks = {name: probe.measure_head(weights, pattern, allowed) for name, pattern in patterns.items()}
+            measured[Site("encoder", layer), head] = looks
     return measured
 
 
 def card(number: int) -> dict[str, Any]:
     """Measure the shipped model on `number` held-out pictures, for its card."""
-    model, (batch, pixels) = load(), pictures(HELD_OUT, number)
-    measured, with_all_heads = measure_heads(model, batch, pixels), accuracies(model, batch, pixels)
+    model = load()
+    batch, pixels = pictures(HELD_OUT, number)
     texts = f"{number:,} held-out pictures"
 
-    def sentences(*heads: Head) -> float:
+    def accuracy_off(*heads: Head) -> float:
+        """Measure the accuracy of sentences with heads off."""
         return accuracies(model, batch, pixels, *heads)["sentence"]
 
-    findings = probe.findings(measured, ROLES, sentences, texts=texts, answers="sentences", by="shares")
-    rows = [(f"{part}s right, of {texts}", share, GOAL) for part, share in with_all_heads.items()]
+    looks = measure_heads(model, batch, pixels)
+    findings = probe.findings(looks, ROLES, accuracy_off, texts=texts, answers="sentences", by="shares")
+    shares = accuracies(model, batch, pixels)
+    rows = [(f"{part}s right, of {texts}", share, GOAL) for part, share in shares.items()]
     for color in ("red", "blue"):
         matching = [finding for finding in findings if finding["role"] == f"{color} shape"]
         heads = [(Site("encoder", finding["layer"]), finding["heads"][0]) for finding in matching]
@@ -354,6 +356,6 @@ def card(number: int) -> dict[str, Any]:
         "patches of a picture": (SIDE // PATCH) ** 2,
         "weights": sum(weight.numel() for weight in model.parameters()),
     }
-    decisive = min(findings, key=lambda finding: finding["off"][0])
-    opens = Site("encoder", decisive["layer"]), decisive["heads"][0]
+    most_needed = min(findings, key=lambda finding: finding["off"][0])
+    opens = Site("encoder", most_needed["layer"]), most_needed["heads"][0]
     return probe.card("shapes", opens=opens, sizes=sizes, measured=rows, findings=findings, steps=RECIPE.steps)

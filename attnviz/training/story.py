@@ -31,43 +31,51 @@ HELD_OUT, COUNTED = 1, 2
 """Seeds of the measured stories, and of the stories whose pairs of words are counted."""
 
 Case = tuple[Story, HardWord]
-"""A story and one of its tested words. The input begins with <sos>, so row i predicts word i."""
+"""A story and one of its tested words."""
 
 
 def tensors(batch: list[Story]) -> tuple[Tensor, Tensor]:
-    """Return the input ids from <sos> on, (B, n), and the next word or <eos> for each."""
+    """Return the input ids from <sos> on, and the id of the next word or <eos> for each, both (B, n).
+
+    Because of <sos>, row i predicts word i of a story, and word i is the key i + 1.
+    """
     rows = [VOCABULARY.ids(story.words) for story in batch]
-    return padded([[START, *row] for row in rows])[0], padded([[*row, END] for row in rows])[0]
+    inputs, _ = padded([[START, *row] for row in rows])
+    next_words, _ = padded([[*row, END] for row in rows])
+    return inputs, next_words
 
 
 def loss(model: nn.Module, generator: Random) -> Tensor:
     """Compute the loss of the next word for a batch of stories."""
-    generated = stories(generator, held_out=False)
-    ids, targets = tensors([next(generated) for _ in range(BATCH)])
-    forgotten = torch.tensor([[generator.random() < FORGOTTEN for _ in row] for row in ids]) & (ids >= UNKNOWN)
-    logits = model(ids.masked_fill(forgotten, UNKNOWN))[1]
+    ids, targets = tensors([*islice(stories(generator, held_out=False), BATCH)])
+    forgotten = torch.tensor([[generator.random() < FORGOTTEN for _ in row] for row in ids])
+    forgotten &= ids >= UNKNOWN  # keep <sos> and padding
+    _, logits = model(ids.masked_fill(forgotten, UNKNOWN))
     return cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NOTHING)
 
 
 def cases(kind: str, number: int) -> list[Case]:
     """Draw tested words of one kind from different stories, with openings that training never uses."""
+    found: list[Case] = []
     generated = stories(Random(HELD_OUT), held_out=True)
-    held = (
-        (story, test)
-        for story in generated
-        for test in [test for test in story.tested if test.kind == kind and is_held_out(test.opening)][:1]
-    )
-    return list(islice(held, number))
+    while len(found) < number:
+        story = next(generated)
+        tests = [test for test in story.tested if test.kind == kind and is_held_out(test.opening)]
+        if tests:
+            found.append((story, tests[0]))
+    return found
 
 
 @torch.inference_mode()
 def correct(model: nn.Module, tested: list[Case], edits: Edits = Edits()) -> float:
     """Measure the share of tested words that are more probable than all their wrong alternatives."""
-    logits = model(tensors([story for story, _ in tested])[0], tap=Tap(edits, keep=False))[1]
+    inputs, _ = tensors([story for story, _ in tested])
+    _, logits = model(inputs, tap=Tap(edits, keep=False))
     num_correct = 0
-    for row, (story, test) in zip(logits, tested, strict=True):
-        word, *wrong = row[test.position][VOCABULARY.ids((story.words[test.position], *test.wrong))].tolist()
-        num_correct += word > max(wrong)
+    for story_logits, (story, test) in zip(logits, tested, strict=True):
+        ids = VOCABULARY.ids((story.words[test.position], *test.wrong))  # the correct word first
+        correct_logit, *wrong_logits = story_logits[test.position, ids].tolist()
+        num_correct += correct_logit > max(wrong_logits)
     return num_correct / len(tested)
 
 
@@ -81,7 +89,7 @@ RECIPE = Recipe(
     checkpoints=(0, 100, 200, 300, 400, 500, 700, 1000, 1700, 3000),
     rate=2e-3,
 )
-_FORMS = {form for verb in VERBS for form in (verb.many, verb.single, verb.past, verb.past_many) if form}
+_FORMS = {form for verb in VERBS for form in (verb.plural, verb.singular, verb.past, verb.past_plural) if form}
 ROLES = {
     "verb": Role(
         "subject of the next verb",
@@ -107,35 +115,37 @@ GOAL = 0.98
 
 
 def cells(kind: str, story: Story, test: HardWord) -> dict[str, tuple[int, tuple[int, ...]]]:
-    """Return the row of a tested word for each role, and the positions of the words that the role attends to.
-
-    Because of <sos>, a word is one column after its position; the row of its position predicts the word.
-    """
-    words, last = story.words, test.source[-1]
+    """Return for each role the row that predicts a tested word, and the positions of the words that it attends to."""
+    words, source_end = story.words, test.source[-1]
     if kind == "pronoun":
         return {kind: (test.position, test.source)}
     if kind == "name":
         start = test.position - len(test.opening.split())
-        named = {name.word for name in NAMES}
-        second = [i for i in range(start, words.index(".", start)) if words[i] in named][1]
-        return {kind: (test.position, (second,))}
+        names = {name.word for name in NAMES}
+        first_sentence = range(start, words.index(".", start))
+        second_name = [position for position in first_sentence if words[position] in names][1]
+        return {kind: (test.position, (second_name,))}
     rows = {kind: (test.position, test.source)}
-    articles = [position for position in range(last + 2, test.position) if words[position] == "the"]
+    articles = [position for position in range(source_end + 2, test.position) if words[position] == "the"]
     if articles:
-        rows["the"] = articles[0] + 1, (articles[0] - 1,)
+        article = articles[0]
+        rows["the"] = article + 1, (article - 1,)  # the row of "the" itself
     return rows
 
 
 @torch.inference_mode()
 def measure_heads(model: LanguageModel, kind: str, tested: list[Case]) -> dict[Head, dict[str, Look]]:
     """Measure the attention of each head at tested words of a kind, by the names of ROLES."""
-    inputs, tap = tensors([story for story, _ in tested])[0], Tap()
+    inputs, _ = tensors([story for story, _ in tested])
+    tap = Tap()
     model(inputs, tap=tap)
-    named: dict[str, list[tuple[int, int, list[int]]]] = {}
+    rows_of_role: dict[str, list[tuple[int, int, list[int]]]] = {}
     for sentence, (story, test) in enumerate(tested):
-        for name, (row, positions) in cells(kind, story, test).items():
-            named.setdefault(name, []).append((sentence, row, [position + 1 for position in positions]))
-    patterns = {name: probe.pattern_of((*inputs.shape, inputs.shape[1]), rows) for name, rows in named.items()}
+        for role, (row, positions) in cells(kind, story, test).items():
+            keys = [position + 1 for position in positions]  # after <sos>
+            rows_of_role.setdefault(role, []).append((sentence, row, keys))
+    shape = (*inputs.shape, inputs.shape[1])
+    patterns = {role: probe.pattern_of(shape, rows) for role, rows in rows_of_role.items()}
     return probe.measure_heads(tap.steps, {"decoder": patterns})
 
 
@@ -145,8 +155,8 @@ def correct_by_pairs(tested: list[Case], count: int = 20_000) -> float:
     pairs = Counter(pair for story in counted for pair in pairwise(("<sos>", *story.words, "<eos>")))
     num_correct = 0
     for story, test in tested:
-        before, word = story.words[test.position - 1 : test.position + 1]
-        num_correct += pairs[before, word] > max(pairs[before, wrong] for wrong in test.wrong)
+        previous, word = story.words[test.position - 1], story.words[test.position]
+        num_correct += pairs[previous, word] > max(pairs[previous, wrong] for wrong in test.wrong)
     return num_correct / len(tested)
 
 
@@ -154,18 +164,20 @@ def card(number: int) -> dict[str, Any]:
     """Measure the shipped model on `number` held-out words of each kind, and make its card."""
     model = trained.load(RECIPE.name)
     tested = {kind: cases(kind, number) for kind in KINDS}
-    where = {kind: measure_heads(model, kind, tested[kind]) for kind in KINDS}
-    heads = list(where["verb"])
-    last = [head for head in heads if head[0] == heads[-1][0]]
+    looks = {kind: measure_heads(model, kind, tested[kind]) for kind in KINDS}
+    heads = list(looks["verb"])
+    last_layer = [(site, head) for site, head in heads if site == heads[-1][0]]
 
     def accuracy(kind: str, *off: Head) -> float:
+        """Measure the accuracy of tested words of a kind with heads off."""
         return correct(model, tested[kind], Edits(heads_off=off))
 
-    without = {kind: {head: accuracy(kind, head) for head in heads} for kind in KINDS}
-    needed = {kind: min(last, key=without[kind].__getitem__) for kind in KINDS}
-    article = min(heads, key=lambda head: (head in last, without["verb"][head]))
-    roles = [("verb", "verb", needed["verb"]), ("verb", "the", article)]
-    roles += [(kind, kind, needed[kind]) for kind in ("name", "pronoun")]
+    accuracy_without = {kind: {head: accuracy(kind, head) for head in heads} for kind in KINDS}
+    most_needed = {kind: min(last_layer, key=accuracy_without[kind].__getitem__) for kind in KINDS}
+    lower_heads = [head for head in heads if head not in last_layer]
+    article_head = min(lower_heads, key=accuracy_without["verb"].__getitem__)
+    roles = [("verb", "verb", most_needed["verb"]), ("verb", "the", article_head)]
+    roles += [(kind, kind, most_needed[kind]) for kind in ("name", "pronoun")]
     measured = []
     for kind, what, goal in (
         ("pronoun", "pronouns right (he, she, it, they) where the nearest noun misleads", GOAL),
@@ -175,23 +187,17 @@ def card(number: int) -> dict[str, Any]:
         measured += [
             (f"{what}, in {number:,} held-out stories", accuracy(kind), goal),
             (f"{kind}s right if guessed from the word before alone", correct_by_pairs(tested[kind]), None),
-            (f"{kind}s right with every head of the last layer off", accuracy(kind, *last), None),
+            (f"{kind}s right with every head of the last layer off", accuracy(kind, *last_layer), None),
         ]
-    findings = [
-        finding
-        for kind, name, head in roles
-        for finding in probe.findings(
-            {head: {name: where[kind][head][name]}},
-            ROLES,
-            partial(accuracy, kind),
-            texts=f"{number:,} held-out stories",
-            answers=f"{kind}s",
-        )
-    ]
+    findings = []
+    for kind, role, head in roles:
+        look = {head: {role: looks[kind][head][role]}}
+        words = {"texts": f"{number:,} held-out stories", "answers": f"{kind}s"}
+        findings += probe.findings(look, ROLES, partial(accuracy, kind), **words)
     sizes = {"words": len(VOCABULARY.words), "longest text, in tokens": model.config.longest, **probe.sizes(model)}
     return probe.card(
         RECIPE.name,
-        opens=needed["pronoun"],
+        opens=most_needed["pronoun"],
         sizes=sizes,
         measured=measured,
         findings=findings,
@@ -201,7 +207,8 @@ def card(number: int) -> dict[str, Any]:
 
 def shipped_texts(seed: int, count: int) -> list[str]:
     """Draw distinct held-out stories."""
-    texts, generated = {}, stories(Random(seed), held_out=True)
+    texts: dict[str, None] = {}  # a set that keeps the order
+    generated = stories(Random(seed), held_out=True)
     while len(texts) < count:
         texts[next(generated).text] = None
     return list(texts)

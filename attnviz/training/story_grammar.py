@@ -20,12 +20,12 @@ LONGEST = 40
 
 @dataclass(frozen=True)
 class Noun:
-    """A word or name, the pronoun for it, and its group: "people", "animals", "things" or "places"."""
+    """A noun, or a name of a person."""
 
     word: str
-    pronoun: str
-    group: str
-    named: bool = False
+    pronoun: str  # that stands for it
+    group: str  # "people", "animals", "things" or "places"
+    named: bool = False  # whether it is a name, which has no article
 
     @property
     def plural(self) -> bool:
@@ -36,28 +36,30 @@ class Noun:
 class Verb:
     """Forms of a verb: (they) sit, (it) sits, (it) sat; and the past with "they" if it differs, as in "were"."""
 
-    many: str
-    single: str
+    plural: str
+    singular: str
     past: str
-    past_many: str = ""
+    past_plural: str = ""
 
     def form(self, plural: bool, past: bool) -> str:
+        """Select the form for a number and a tense."""
         if past:
-            return self.past_many if plural and self.past_many else self.past
-        return self.many if plural else self.single
+            return self.past_plural if plural and self.past_plural else self.past
+        return self.plural if plural else self.singular
 
 
 def _nouns(group: str) -> tuple[Noun, ...]:
-    """Split "box/boxes" into a singular and a plural noun."""
-    return tuple(
-        Noun(word, number, group)
-        for pronoun, text in _TABLES["nouns"][group].items()
-        for pair in text.split()
-        for word, number in zip(pair.split("/"), (pronoun, "they"), strict=True)
-    )
+    """Make the nouns of a group, singular and plural in turn, from texts such as "box/boxes cat/cats"."""
+    nouns = []
+    for pronoun, text in _TABLES["nouns"][group].items():
+        for forms in text.split():
+            singular, plural = forms.split("/")
+            nouns += [Noun(singular, pronoun, group), Noun(plural, "they", group)]
+    return tuple(nouns)
 
 
 def _verbs(text: str) -> tuple[Verb, ...]:
+    """Make verbs from a text such as "sit/sits/sat run/runs/ran"."""
     return tuple(Verb(*forms.split("/")) for forms in text.split())
 
 
@@ -85,39 +87,32 @@ _OFTEN = ("he", "she", "it", "it", "it", "they", "they", "they", "they")
 _CLUES = {*PRONOUNS, *POSSESSIVES.values(), *REFLEXIVES.values()}
 _SINGULAR_NOUNS = {noun.word: noun for noun in (*NOUNS, *PLACES) if not noun.plural}
 _PLURAL = dict(zip(NOUNS[::2] + PLACES[::2], NOUNS[1::2] + PLACES[1::2], strict=True))
-_SINGULAR = {many: single for single, many in _PLURAL.items()}
-_NAMED = {name.word for name in NAMES}
+_SINGULAR = {plural: singular for singular, plural in _PLURAL.items()}
+_NAME_WORDS = {name.word for name in NAMES}
 
 
 def vocabulary() -> tuple[str, ...]:
     """List all words of stories, sorted: those of the tables, and function words."""
 
     def words(table: Any) -> set[str]:
-        parts = table.values() if isinstance(table, dict) else table
+        """Collect the words of a text, or of all texts in a list or a table."""
         if isinstance(table, str):
             return set(table.replace("/", " ").split())
-        return {word for part in parts for word in words(part)}
+        values = table.values() if isinstance(table, dict) else table
+        return {word for value in values for word in words(value)}
 
     return tuple(sorted(words(_TABLES) | {*PRONOUNS, *"a an the and that then to down home with mirror .".split()}))
 
 
 @dataclass(frozen=True)
 class HardWord:
-    """A word of a story that can be predicted only from earlier words.
+    """A word of a story that can be predicted only from earlier words."""
 
-    Attributes:
-        kind: "pronoun", "verb" or "name".
-        position: index of the word in the story.
-        wrong: wrong alternatives: the other pronouns, the verb's other form, or the other names.
-        source: positions of the words that decide it: a noun, two names joined by "and", or a repeated name.
-        opening: text from the start of the subject's sentence to the word before.
-    """
-
-    kind: str
-    position: int
-    wrong: tuple[str, ...]
-    source: tuple[int, ...]
-    opening: str
+    kind: str  # "pronoun", "verb" or "name"
+    position: int  # index of the word in the story
+    wrong: tuple[str, ...]  # wrong alternatives: the other pronouns, the verb's other form, or the other names
+    source: tuple[int, ...]  # positions of the words that decide it: a noun, "Anna and Tom", or a name that is repeated
+    opening: str  # text from the start of the subject's sentence to the word before
 
 
 @dataclass(frozen=True)
@@ -138,13 +133,13 @@ class Story:
         text, starts_sentence = "", True
         for word in self.words:
             text += "" if not text or word in ".," else " "
-            text += word.capitalize() if starts_sentence or word in _NAMED else word
+            text += word.capitalize() if starts_sentence or word in _NAME_WORDS else word
             starts_sentence = word == "."
         return text
 
 
 def stories(generator: Random, *, held_out: bool) -> Iterator[Story]:
-    """Generate stories without end, all held out or all for training."""
+    """Generate an infinite sequence of stories: either held-out stories only, or training stories only."""
     while True:
         story = Writer(generator).story()
         if story is not None and story.held_out == held_out:
@@ -166,21 +161,14 @@ class _Subject:
 
 
 class Writer(Dice):
-    """Generator of one story.
-
-    Attributes:
-        words: words written so far.
-        nouns: nouns written so far, with their positions.
-        tested: tested words written so far.
-        past: whether the story is in the past tense.
-    """
+    """Generator of one random story: its methods append words to the story, and choose by probabilities."""
 
     def __init__(self, generator: Random, *, past: bool = False):
         super().__init__(generator)
         self.words: list[str] = []
-        self.nouns: list[tuple[int, Noun]] = []
+        self.nouns: list[tuple[int, Noun]] = []  # positions and nouns
         self.tested: list[HardWord] = []
-        self.past = past
+        self.past = past  # whether the story is in the past tense
 
     def say(self, *phrases: str) -> None:
         """Append the words of phrases to the story."""
@@ -190,16 +178,17 @@ class Writer(Dice):
         """Write the story; return None if it is too long."""
         self.past = self.chance(0.5)
         subject = self.giving() if self.chance(0.12) else self.sentence()
-        for _ in range(self.choose((0, 0, 0, 1, 1, 2, 3))):
+        for _ in range(self.choose((0, 0, 0, 1, 1, 2, 3))):  # number of sentences after the first
             kind = self.random()
             if kind < 0.5:
                 self.say("then" if self.chance(0.15) else "")
                 self.clause(subject)
                 self.say(".")
             else:
-                subject = self.sentence(subject.noun if kind < 0.65 and subject.noun.named else None)
+                repeats_name = kind < 0.65 and subject.noun.named
+                subject = self.sentence(subject.noun if repeats_name else None)
         if self.chance(0.08):
-            self.words.pop()
+            self.words.pop()  # the final period
         return Story(tuple(self.words), tuple(self.tested)) if len(self.words) <= LONGEST else None
 
     def sentence(self, noun: Noun | None = None) -> _Subject:
@@ -224,24 +213,26 @@ class Writer(Dice):
         self.predicate(subject)
 
     def giving(self) -> _Subject:
-        """Write about two people, one of whom gives something to the other, whose name is then repeated."""
+        """Write "Anna and Tom went to the park. Tom gave the ball to Anna", where only the last name can come."""
         sentence_start, people = len(self.words), self.two_names()
         together = self.chance(0.5)
         first = self.name(people[0])
         self.say("and" if together else MEET.form(False, self.past))
-        sources = first, self.name(people[1])
+        second = self.name(people[1])
         self.say(f"{GO.form(True, self.past)} to" if together else "in")
         self.noun_phrase(_SINGULAR_NOUNS[self.choose(MEETINGS)])
         self.say(".")
-        giver, taker = (0, 1) if self.chance(0.5) else (1, 0)
+        giver, taker, taker_position = *people, second
+        if not self.chance(0.5):
+            taker, giver, taker_position = *people, first
         start = len(self.words)
-        subject = _Subject(people[giver], (self.name(people[giver]),), start)
+        subject = _Subject(giver, (self.name(giver),), start)
         self.say(GIVE.form(False, self.past))
         self.noun_phrase(self.choose([noun for noun in NOUNS if noun.group == "things"]))
         self.say("to")
-        wrong = tuple(name.word for name in NAMES if name != people[taker])
-        self.add_test("name", wrong, _Subject(people[taker], (sources[taker],), sentence_start))
-        self.name(people[taker])
+        wrong = tuple(name.word for name in NAMES if name != taker)
+        self.add_test("name", wrong, _Subject(taker, (taker_position,), sentence_start))
+        self.name(taker)
         if self.chance(0.5):
             self.say(self.choose(JOINS))
             self.clause(subject)
@@ -249,13 +240,14 @@ class Writer(Dice):
         return subject
 
     def subject(self, noun: Noun | None = None, other: str | None = None) -> _Subject:
-        """Write a subject; `other` is a pronoun that must not fit it."""
+        """Write a subject (two names, a name, or a noun with its modifier) whose pronoun is not `other`."""
         sentence_start, kind = len(self.words), self.random()
         if noun is None and other != "they" and kind < 0.08:
             people = self.two_names()
-            start = self.name(people[0])
+            first = self.name(people[0])
             self.say("and")
-            return _Subject(Noun("", "they", "people"), (start, start + 1, self.name(people[1])), sentence_start)
+            second = self.name(people[1])
+            return _Subject(Noun("", "they", "people"), (first, first + 1, second), sentence_start)
         if noun is None and kind < 0.38:
             noun = self.choose([name for name in NAMES if name.pronoun != other])
         if noun is not None:
@@ -268,9 +260,9 @@ class Writer(Dice):
         return subject
 
     def modifier(self, subject: _Subject) -> None:
-        """Write a modifier between a subject and its verb, mostly with a noun of the other number."""
-        keeps_number = self.chance(0.2)
-        plural = subject.noun.plural if keeps_number else not subject.noun.plural
+        """Write a modifier between a subject and its verb, mostly with a noun of the other number, which misleads."""
+        has_same_number = self.chance(0.2)
+        plural = subject.noun.plural if has_same_number else not subject.noun.plural
         if subject.noun.group != "people" and self.chance(0.2):
             self.say("that")
             people = [noun for noun in NOUNS if noun.plural == plural and noun.group == "people"]
@@ -279,9 +271,9 @@ class Writer(Dice):
             self.say(self.choose(DEEDS["people"]).form(plural, self.past))
         elif subject.kind in BELONGING and self.chance(0.65):
             preposition, *nouns = BELONGING[subject.kind]
-            single = _SINGULAR_NOUNS[self.choose(nouns)]
+            singular = _SINGULAR_NOUNS[self.choose(nouns)]
             self.say(preposition)
-            self.noun_phrase(_PLURAL[single] if plural else single)
+            self.noun_phrase(_PLURAL[singular] if plural else singular)
         else:
             self.say(self.choose(("near", "behind", "beside")))
             self.noun_phrase(self.choose([noun for noun in (*NOUNS, *PLACES) if noun.plural == plural]))
@@ -321,9 +313,9 @@ class Writer(Dice):
         kind = self.random()
         if kind < 0.6:
             self.place(subject)
-        elif kind < 0.72 and verb.many in DOWN:
+        elif kind < 0.72 and verb.plural in DOWN:
             self.say("down")
-        elif kind < 0.72 and verb.many in ("run", "walk"):
+        elif kind < 0.72 and verb.plural in ("run", "walk"):
             self.say("home")
         elif kind < 0.85:
             self.say(self.choose(ADVERBS))
@@ -344,10 +336,9 @@ class Writer(Dice):
         pronoun = subject.noun.pronoun
         if not self.chance(0.15):
             pronoun = self.choose([other for other in PRONOUNS if other != pronoun])
-        before = {word for _, noun in self.nouns for word in (noun.word, _SINGULAR.get(noun, noun).word)}
-        names, nouns = (
-            [noun for noun in group if noun.pronoun == pronoun and noun.word not in before] for group in (NAMES, NOUNS)
-        )
+        used_words = {word for _, noun in self.nouns for word in (noun.word, _SINGULAR.get(noun, noun).word)}
+        names = [name for name in NAMES if name.pronoun == pronoun and name.word not in used_words]
+        nouns = [noun for noun in NOUNS if noun.pronoun == pronoun and noun.word not in used_words]
         self.name_or_phrase(self.choose(names if names and self.chance(0.4) else nouns))
 
     def verb(self, verb: Verb, subject: _Subject) -> None:
@@ -359,10 +350,11 @@ class Writer(Dice):
         self.say(correct)
 
     def misleading(self, subject: _Subject) -> Noun:
-        """Return the last noun, which may mislead; the noun of the subject if a word since then reveals its pronoun."""
+        """Return the last noun, which may mislead; or the noun of the subject, if a pronoun after it reveals it."""
+        source_end = subject.source[-1]
         position, noun = self.nouns[-1]
-        is_nearer = position > subject.source[-1] and _CLUES.isdisjoint(self.words[subject.source[-1] :])
-        return noun if is_nearer else subject.noun
+        misleads = position > source_end and _CLUES.isdisjoint(self.words[source_end:])
+        return noun if misleads else subject.noun
 
     def add_test(self, kind: str, wrong: tuple[str, ...], subject: _Subject) -> None:
         """Mark the next word as tested; `wrong` are its wrong alternatives."""
@@ -387,5 +379,6 @@ class Writer(Dice):
         return len(self.words) - 1
 
     def two_names(self) -> tuple[Noun, Noun]:
+        """Draw two different names."""
         first = self.choose(NAMES)
         return first, self.choose([name for name in NAMES if name != first])

@@ -30,6 +30,7 @@ AT_ONCE = 100
 
 
 def read_ids(pair: Pair) -> list[int]:
+    """Return the ids that the encoder reads: the English words and <eos>."""
     return [*ENGLISH.ids(pair.english), END]
 
 
@@ -41,10 +42,10 @@ def loss(model: nn.Module, generator: Random) -> Tensor:
         ids[:-1] = [UNKNOWN if generator.random() < FORGOTTEN else id for id in ids[:-1]]
     french = [FRENCH.ids(pair.french) for pair in pairs]
     inputs, lengths = padded(english)
-    before, before_lengths = padded([[START, *ids] for ids in french])
-    after, _ = padded([[*ids, END] for ids in french])
-    _, logits = model.decode(before, model.encode(inputs, lengths), before_lengths, lengths)
-    return cross_entropy(logits.flatten(0, 1), after.flatten(), ignore_index=NOTHING)
+    targets, target_lengths = padded([[START, *ids] for ids in french])
+    next_words, _ = padded([[*ids, END] for ids in french])
+    _, logits = model.decode(targets, model.encode(inputs, lengths), target_lengths, lengths)
+    return cross_entropy(logits.flatten(0, 1), next_words.flatten(), ignore_index=NOTHING)
 
 
 @torch.inference_mode()
@@ -59,15 +60,16 @@ def translate(model: EncoderDecoder, english: list[list[int]], edits: Edits = Ed
         word = logits[:, -1].argmax(-1).masked_fill(done, END)
         written = torch.cat((written, word.unsqueeze(1)), 1)
         done |= word == END
-    rows = [[*row[1:], END] for row in written.tolist()]
-    return [tuple(FRENCH.names[id] for id in row[: row.index(END)]) for row in rows]
+    ids = [[*row[1:], END] for row in written.tolist()]  # a text that was cut off has no <eos> yet
+    return [tuple(FRENCH.names[id] for id in row[: row.index(END)]) for row in ids]
 
 
 def translations(model: EncoderDecoder, pairs: list[Pair], *heads_off: Head) -> list[tuple[str, ...]]:
     """Translate the English sentences of pairs, optionally with heads off."""
-    english, edits = [read_ids(pair) for pair in pairs], Edits(heads_off=heads_off)
-    parts = [english[start : start + AT_ONCE] for start in range(0, len(pairs), AT_ONCE)]
-    return [words for part in parts for words in translate(model, part, edits)]
+    english, translated = [read_ids(pair) for pair in pairs], []
+    for start in range(0, len(pairs), AT_ONCE):
+        translated += translate(model, english[start : start + AT_ONCE], Edits(heads_off=heads_off))
+    return translated
 
 
 def exact(model: EncoderDecoder, pairs: list[Pair], *heads_off: Head) -> float:
@@ -117,18 +119,20 @@ def cells(pair: Pair) -> dict[tuple[str, str], list[tuple[int, Iterable[int]]]]:
 
     Row 0 of the decoder predicts the first French word.
     """
-    parts = {place: role for role, places in zip(pair.roles, pair.alignment, strict=True) for place in places}
-    nouns: dict[str, list] = {"article": [], "adjective": []}
-    for position, role in parts.items():
+    aligned = zip(pair.roles, pair.alignment, strict=True)
+    role_at = {position: role for role, positions in aligned for position in positions}  # of English words
+    rows: dict[str, list] = {"article": [], "adjective": []}
+    for position, role in role_at.items():
         noun = position + 1
-        while parts.get(noun) in ("adjective", "number"):
+        while role_at.get(noun) in ("adjective", "number"):
             noun += 1
-        if role in nouns and parts.get(noun) == "noun":
-            nouns[role].append((position, [noun]))
+        if role in rows and role_at.get(noun) == "noun":
+            rows[role].append((position, [noun]))
     pronouns = [(row, [noun]) for row, noun in enumerate(pair.refers) if noun is not None]
     tokens = range(len(pair.english) + 1)  # the last is <eos>
     return {
-        **{("encoder", role): rows for role, rows in nouns.items()},
+        ("encoder", "article"): rows["article"],
+        ("encoder", "adjective"): rows["adjective"],
         ("encoder", "antecedent"): [(min(pair.alignment[row]), noun) for row, noun in pronouns],
         ("encoder", "itself"): [(row, [row]) for row in tokens],
         ("encoder", "before"): [(row, [row - 1]) for row in tokens[1:]],
@@ -141,14 +145,14 @@ def cells(pair: Pair) -> dict[tuple[str, str], list[tuple[int, Iterable[int]]]]:
 def measure_heads(model: EncoderDecoder, pairs: list[Pair]) -> dict[Head, dict[str, Look]]:
     """Measure the attention of all heads, by the names of ROLES, while the decoder reads the correct French words."""
     inputs, lengths = padded([read_ids(pair) for pair in pairs])
-    before, before_lengths = padded([[START, *FRENCH.ids(pair.french)] for pair in pairs])
+    targets, target_lengths = padded([[START, *FRENCH.ids(pair.french)] for pair in pairs])
     tap = Tap()
-    model.decode(before, model.encode(inputs, lengths, tap=tap), before_lengths, lengths, tap=tap)
-    named = [cells(pair) for pair in pairs]
+    model.decode(targets, model.encode(inputs, lengths, tap=tap), target_lengths, lengths, tap=tap)
+    cells_of_pairs = [cells(pair) for pair in pairs]
     patterns: dict[str, dict[str, Tensor]] = {"encoder": {}, "cross": {}}
-    for kind, role in named[0]:
-        rows = ((sentence, *cell) for sentence, places in enumerate(named) for cell in places[kind, role])
-        queries = inputs.shape[1] if kind == "encoder" else before.shape[1]
+    for kind, role in cells_of_pairs[0]:
+        rows = [(i, *cell) for i, pair_cells in enumerate(cells_of_pairs) for cell in pair_cells[kind, role]]
+        queries = inputs.shape[1] if kind == "encoder" else targets.shape[1]
         patterns[kind][role] = probe.pattern_of((len(pairs), queries, inputs.shape[1]), rows)
     return probe.measure_heads(tap.steps, patterns)
 
@@ -156,27 +160,27 @@ def measure_heads(model: EncoderDecoder, pairs: list[Pair]) -> dict[Head, dict[s
 def card(number: int) -> dict[str, Any]:
     """Measure the shipped model on `number` held-out sentences, and make its card."""
     model, pairs = trained.load(RECIPE.name), held_out_pairs(number, SEED)
-    measured, ablated = measure_heads(model, pairs), pairs[:ABLATED]
-    cross = [head for head in measured if head[0].kind == "cross"]
-    opens = max(cross, key=lambda head: measured[head]["alignment"].rate)
-    aligned, name = measured[opens]["alignment"], f"{opens[0]} head {opens[1]}"
-    referring = max(named["antecedent"].rate for named in measured.values() if "antecedent" in named)
-    layer = [head for head in cross if head[0] == opens[0]]
+    looks, ablated = measure_heads(model, pairs), pairs[:ABLATED]
+    cross_heads = [(site, head) for site, head in looks if site.kind == "cross"]
+    aligning = max(cross_heads, key=lambda head: looks[head]["alignment"].rate)
+    alignment, name = looks[aligning]["alignment"], f"{aligning[0]} head {aligning[1]}"
+    antecedent_rate = max(by_role["antecedent"].rate for by_role in looks.values() if "antecedent" in by_role)
+    layer_heads = [(site, head) for site, head in cross_heads if site == aligning[0]]
     sizes = {"English words": len(ENGLISH.words), "French words": len(FRENCH.words)}
     return probe.card(
         RECIPE.name,
-        opens=opens,
+        opens=aligning,
         sizes=sizes | {"longest sentence": CONFIG.longest, **probe.sizes(model)},
         measured=[
             (f"of {number:,} held-out sentences translated right in every word", exact(model, pairs), EXACT),
-            (f"of the French words: {name} looks most at an English word that is translated", aligned.rate, ALIGNED),
-            ("the same for a head that picks a position by chance", aligned.even, None),
-            ("of the pronouns after because or but: the best head looks most at the noun", referring, None),
-            (f"of {len(ablated):,} sentences translated right with {name} off", exact(model, ablated, opens), None),
-            (f"of them with all heads of {opens[0]} off", exact(model, ablated, *layer), None),
+            (f"of the French words: {name} looks most at an English word that is translated", alignment.rate, ALIGNED),
+            ("the same for a head that picks a position by chance", alignment.even, None),
+            ("of the pronouns after because or but: the best head looks most at the noun", antecedent_rate, None),
+            (f"of {len(ablated):,} sentences translated right with {name} off", exact(model, ablated, aligning), None),
+            (f"of them with all heads of {aligning[0]} off", exact(model, ablated, *layer_heads), None),
         ],
         findings=probe.findings(
-            measured,
+            looks,
             ROLES,
             partial(exact, model, ablated),
             texts=f"{number:,} held-out sentences",

@@ -23,8 +23,8 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Written:
-    """A French word, the English words it comes from, its part of speech, and the noun that a pronoun refers to."""
+class FrenchWord:
+    """A French word with its English words, its part of speech, and for a pronoun the English noun it refers to."""
 
     text: str
     source: tuple[Word, ...]
@@ -37,7 +37,7 @@ class Phrase:
     """English words, and the French words in French order."""
 
     english: tuple[Word, ...] = ()
-    french: tuple[Written, ...] = ()
+    french: tuple[FrenchWord, ...] = ()
 
     def __add__(self, other: "Phrase") -> "Phrase":
         return Phrase(self.english + other.english, self.french + other.french)
@@ -45,16 +45,13 @@ class Phrase:
 
 @dataclass(frozen=True)
 class Person:
-    """A person or thing that verbs and adjectives agree with; `form` is its index among je, tu, il, nous, ils.
+    """A person or thing that verbs and adjectives agree with."""
 
-    Living ones can be tired, others can be wide. The pronoun and the noun, if any, are English.
-    """
-
-    form: int
-    gender: str
-    pronoun: str
-    living: bool = True
-    noun: Word | None = None
+    form: int  # index of the verb forms, in the order je, tu, il, nous, ils
+    gender: str  # "m" or "f", of the French noun
+    pronoun: str  # in English
+    living: bool = True  # a living being can be tired, any other thing can be wide
+    noun: Word | None = None  # in English; None for a pronoun or a name
 
     @property
     def plural(self) -> bool:
@@ -91,30 +88,30 @@ class Pair:
 def say(english: str, french: str, role: str) -> Phrase:
     """Make a phrase in which each French word comes from all the English words."""
     source = tuple(Word(text) for text in english.split())
-    return Phrase(source, tuple(Written(text, source, role) for text in french.split()))
+    return Phrase(source, tuple(FrenchWord(text, source, role) for text in french.split()))
 
 
 def pair(phrase: Phrase) -> Pair:
-    """Make a sentence: contract ("du", "au"), elide ("l'", "n'"), and replace words of the alignment by positions."""
-    french: list[Written] = []
-    for i, piece in enumerate(phrase.french):
-        both = (french[-1].text if french else "", piece.text)
-        elides = piece.text == "le" and words.begins_with_vowel(phrase.french[i + 1].text)
-        if both in words.CONTRACTED and not elides:
-            french[-1] = Written(words.CONTRACTED[both], french[-1].source + piece.source, "article")
+    """Make a sentence of a phrase: contract "de le" to "du", elide "le" to "l'", and find the positions of words."""
+    french: list[FrenchWord] = []
+    for i, word in enumerate(phrase.french):
+        two_texts = (french[-1].text if french else "", word.text)
+        is_elided = word.text == "le" and words.begins_with_vowel(phrase.french[i + 1].text)
+        if two_texts in words.CONTRACTED and not is_elided:
+            french[-1] = FrenchWord(words.CONTRACTED[two_texts], french[-1].source + word.source, "article")
         else:
-            french.append(piece)
-    texts = [piece.text for piece in french]
-    for i, after in enumerate(texts[1:]):
-        if texts[i] in words.ELIDED and words.begins_with_vowel(after):
+            french.append(word)
+    texts = [word.text for word in french]
+    for i, next_text in enumerate(texts[1:]):
+        if texts[i] in words.ELIDED and words.begins_with_vowel(next_text):
             texts[i] = words.ELIDED[texts[i]]
     position = {word: i for i, word in enumerate(phrase.english)}
     return Pair(
         tuple(word.text for word in phrase.english),
         tuple(texts),
-        tuple(frozenset(position[word] for word in piece.source) for piece in french),
-        tuple(piece.role for piece in french),
-        tuple(position[piece.refers] if piece.refers else None for piece in french),
+        tuple(frozenset(position[source] for source in word.source) for word in french),
+        tuple(word.role for word in french),
+        tuple(position[word.refers] if word.refers else None for word in french),
     )
 
 
@@ -134,83 +131,81 @@ def noun_phrase(
         adjectives: adjectives in English order.
         denied: whether it is the object of a negated verb, where "a" becomes "de".
     """
-    parts = []
+    opening, before, after = Phrase(), Phrase(), Phrase()  # before and after the French noun
     if determiner:
         article = words.DETERMINERS[determiner][2 if plural else int(noun.gender == "f")]
-        is_described = any(adjective.before for adjective in adjectives)
-        if (determiner == "some" and is_described) or (determiner == "a" and denied):
+        has_adjective_before = any(adjective.before for adjective in adjectives)
+        if (determiner == "some" and has_adjective_before) or (determiner == "a" and denied):
             article = "de"
-        parts.append(say(determiner, article, "article"))
+        opening += say(determiner, article, "article")
     if number:
-        parts.append(say(number, words.NUMBERS[number], "number"))
-    described = [(word, say(word.english, word.form(noun.gender, plural), "adjective")) for word in adjectives]
+        opening += say(number, words.NUMBERS[number], "number")
+    english = opening.english
+    for adjective in adjectives:
+        phrase = say(adjective.english, adjective.form(noun.gender, plural), "adjective")
+        english += phrase.english
+        before, after = (before + phrase, after) if adjective.before else (before, after + phrase)
     head = say(noun.english[plural], noun.french[plural], "noun")
-    english = [word for part in (*parts, *(part for _, part in described), head) for word in part.english]
+    english += head.english
     if english[0].text == "a" and english[1].text[0] in "aeiou":
         english[0].text = "an"
-    before, after = ([part for word, part in described if word.before == stands] for stands in (True, False))
-    french = [piece for part in (*parts, *before, head, *after) for piece in part.french]
+    french = [*opening.french, *before.french, *head.french, *after.french]
     if not plural:
         for i in range(french.index(head.french[0])):
             if words.begins_with_vowel(french[i + 1].text):
                 french[i] = replace(french[i], text=words.BEFORE_VOWEL.get(french[i].text, french[i].text))
-    return Phrase(tuple(english), tuple(french))
+    return Phrase(english, tuple(french))
 
 
 @dataclass(frozen=True)
 class Manner:
-    """Tense, negation, adverb and object of a verb.
+    """Tense, negation, adverb and object of a verb; "" for none."""
 
-    Attributes:
-        tense: "present", "past", "progressive", "imperfect" ("was sleeping"), "can" or "want".
-        negation: "", "not", "n't" or "never".
-        adverb: "", "often" or "always"; only without a negation.
-        object: English object pronoun, or "".
-    """
-
-    tense: str = "present"
-    negation: str = ""
-    adverb: str = ""
-    object: str = ""
+    tense: str = "present"  # or "past", "progressive", "imperfect" ("was sleeping"), "can", "want"
+    negation: str = ""  # or "not", "n't", "never"
+    adverb: str = ""  # or "often", "always"; only without a negation
+    object: str = ""  # or an English object pronoun
 
 
 def verb_phrase(verb: Verb, person: Person, manner: Manner) -> Phrase:
-    """Build "does not sleep", "ne dort pas"."""
-    lead, auxiliary, form = _english_forms(verb, person, manner)
-    helper, adverb, target = (tuple(map(Word, text.split())) for text in (auxiliary, manner.adverb, manner.object))
-    meaning = tuple(map(Word, (*lead.split(), form, *verb.particle)))
-    alone = manner.negation == "never" or (manner.negation == "not" and manner.tense != "can")
-    denial = (Word(manner.negation),) if alone else ()
-    pronouns = [Written(words.PRONOUNS[words.OBJECTS[word.text]][1], (word,), "pronoun") for word in target]
+    """Build a verb with its auxiliaries, negation, adverb and object pronoun: "does not sleep", "ne dort pas"."""
+    want_to, auxiliary, form = _english_forms(verb, person, manner)
+    texts = auxiliary, manner.adverb, manner.object, want_to, " ".join((form, *verb.particle))
+    helper, adverb, target, want, action = [tuple(map(Word, text.split())) for text in texts]
+    is_word = manner.negation == "never" or (manner.negation == "not" and manner.tense != "can")
+    denial = (Word(manner.negation),) if is_word else ()
+    pronouns = [FrenchWord(words.PRONOUNS[words.OBJECTS[word.text]][1], (word,), "pronoun") for word in target]
     if verb.helper == "se":
-        source = meaning[len(lead.split()) :]
-        pronouns = [Written(words.REFLEXIVES[person.form], source, "pronoun")]
-    finite, *rest = _french_forms(verb, person, manner.tense, helper, meaning)
+        pronouns = [FrenchWord(words.REFLEXIVES[person.form], action, "pronoun")]
+    finite, *rest = _french_forms(verb, person, manner.tense, helper, want + action)
     conjugated = [*pronouns, finite]
     if manner.tense in words.MODALS:  # pronouns stand before the infinitive
         conjugated, rest = [finite], [*pronouns, *rest]
-    does = helper if alone and auxiliary in ("do", "does", "did") else ()
-    denies = denial or (helper if manner.negation else ())
-    adverbs = [Written(words.ADVERBS[word.text], (word,), "adverb") for word in adverb]
-    english = helper + denial + adverb + meaning + target
-    return Phrase(english, (*negated(conjugated, manner.negation, does + denies), *adverbs, *rest))
+    negation_source = denial or (helper if manner.negation else ())
+    if is_word and auxiliary in ("do", "does", "did"):
+        negation_source = helper + negation_source
+    adverbs = [FrenchWord(words.ADVERBS[word.text], (word,), "adverb") for word in adverb]
+    english = helper + denial + adverb + want + action + target
+    return Phrase(english, (*negated(conjugated, manner.negation, negation_source), *adverbs, *rest))
 
 
-def negated(finite: Sequence[Written], negation: str, source: tuple[Word, ...]) -> tuple[Written, ...]:
-    """Put "ne" and "pas" or "jamais" around the conjugated verb and the pronouns before it."""
+def negated(finite: Sequence[FrenchWord], negation: str, source: tuple[Word, ...]) -> tuple[FrenchWord, ...]:
+    """Put "ne" and "pas" or "jamais" around the conjugated verb and its pronouns; `source` are their English words."""
     if not negation:
         return tuple(finite)
     second = "jamais" if negation == "never" else "pas"
-    return Written("ne", source, "negation"), *finite, Written(second, source[-1:], "negation")
+    return FrenchWord("ne", source, "negation"), *finite, FrenchWord(second, source[-1:], "negation")
 
 
 def _english_forms(verb: Verb, person: Person, manner: Manner) -> tuple[str, str, str]:
-    """Choose the words before the verb ("want to"), its auxiliary, and the form of the verb."""
+    """Choose "want to" or "", the auxiliary ("does", "was", "can't") or "", and the form of the verb."""
     base, past, ing = verb.english
-    tense, third = manner.tense, person.form == 2
+    tense, is_third = manner.tense, person.form == 2
     is_negated = manner.negation in ("not", "n't")
-    lead, auxiliary, form = "", ("does" if third else "do") if is_negated else "", base
-    if tense == "present" and third and not is_negated:
+    want_to, auxiliary, form = "", "", base
+    if is_negated:
+        auxiliary = "does" if is_third else "do"
+    if tense == "present" and is_third and not is_negated:
         form = words.english_s(base)
     elif tense == "past":
         auxiliary, form = ("did", base) if is_negated else ("", past)
@@ -219,37 +214,37 @@ def _english_forms(verb: Verb, person: Person, manner: Manner) -> tuple[str, str
     elif tense == "can":
         auxiliary = {"not": "cannot", "n't": "can't"}.get(manner.negation, "can")
     elif tense == "want":
-        lead = "wants to" if third and not is_negated else "want to"
+        want_to = "wants to" if is_third and not is_negated else "want to"
     if manner.negation == "n't" and tense != "can":
         auxiliary = f"{auxiliary}n't"
-    return lead, auxiliary, form
+    return want_to, auxiliary, form
 
 
 def _french_forms(
-    verb: Verb, person: Person, tense: str, helper: tuple[Word, ...], meaning: tuple[Word, ...]
-) -> tuple[Written, ...]:
-    """Choose the conjugated verb, followed by a participle or an infinitive if needed."""
-    form, every = person.form, helper + meaning
+    verb: Verb, person: Person, tense: str, helper: tuple[Word, ...], english: tuple[Word, ...]
+) -> tuple[FrenchWord, ...]:
+    """Choose the French verb forms for the English auxiliary `helper` and the other `english` words ("want" first)."""
+    form = person.form
     if tense in words.MODALS:
-        lead, rest = (helper, meaning) if tense == "can" else (meaning[:1], meaning[1:])
-        return Written(words.MODALS[tense][form], lead, "verb"), Written(verb.infinitive, rest, "verb")
+        modal, action = (helper, english) if tense == "can" else (english[:1], english[1:])
+        return FrenchWord(words.MODALS[tense][form], modal, "verb"), FrenchWord(verb.infinitive, action, "verb")
     if tense == "past":
         auxiliary, participle = words.HAVE[form], verb.participle
         if verb.helper:
             auxiliary = words.ETRE["present"][form]
             participle = words.agree(participle, person.gender, person.plural)
-        return Written(auxiliary, every, "verb"), Written(participle, meaning, "verb")
+        return FrenchWord(auxiliary, helper + english, "verb"), FrenchWord(participle, english, "verb")
     if tense == "imperfect":
-        return (Written(verb.imperfect[form], every, "verb"),)
-    return (Written(verb.present[form], every if tense == "progressive" else meaning, "verb"),)
+        return (FrenchWord(verb.imperfect[form], helper + english, "verb"),)
+    return (FrenchWord(verb.present[form], helper + english if tense == "progressive" else english, "verb"),)
 
 
 def be(person: Person, tense: str, negation: str = "") -> Phrase:
     """Build a form of "to be" without a complement: "is not", "n' est pas"."""
-    joined = negation == "n't"
-    verb = Word(words.BE[tense][person.form] + (negation if joined else ""))
-    adverb = (Word(negation),) if negation and not joined else ()
-    finite = Written(words.ETRE[tense][person.form], (verb,), "verb")
+    suffix = negation if negation == "n't" else ""
+    verb = Word(words.BE[tense][person.form] + suffix)
+    adverb = (Word(negation),) if negation and not suffix else ()
+    finite = FrenchWord(words.ETRE[tense][person.form], (verb,), "verb")
     return Phrase((verb, *adverb), negated([finite], negation, adverb or (verb,)))
 
 
@@ -259,7 +254,7 @@ def pronoun(person: Person) -> Phrase:
     if person.gender == "f":
         french = {"il": "elle", "ils": "elles"}.get(french, french)
     word = Word(person.pronoun)
-    return Phrase((word,), (Written(french, (word,), "pronoun", person.noun),))
+    return Phrase((word,), (FrenchWord(french, (word,), "pronoun", person.noun),))
 
 
 def draw_pair(generator: Random, *, held_out: bool) -> Pair:
@@ -289,17 +284,12 @@ ACTIONS = (*("alone",) * 3, "moves", "goes", "gives", *(kind for kind in words.V
 
 @dataclass(frozen=True)
 class Nominal:
-    """A noun with determiner and adjectives.
-
-    Attributes:
-        person: person or thing that a verb after the noun agrees with.
-        clear: whether it has no second noun, so that "it" can only refer to the first.
-    """
+    """A noun with determiner and adjectives."""
 
     phrase: Phrase
     noun: Noun
-    person: Person
-    clear: bool = True
+    person: Person  # that a verb after the noun agrees with
+    clear: bool = True  # False if there is a second noun, so that "it" could refer to either
 
     @property
     def thing(self) -> Person | None:
@@ -311,11 +301,13 @@ class _Sentences(recipe.Dice):
     """Generator of random phrases."""
 
     def sentence(self) -> Phrase:
-        kinds = (self.fragment, self.there_is, *(self.simple,) * 5, *(self.joined,) * 2, *(self.because,) * 3)
+        """Draw a phrase, with a period or without."""
+        kinds = [self.fragment, self.there_is] + [self.simple] * 5 + [self.joined] * 2 + [self.because] * 3
         phrase = self.choose(kinds)()
         return phrase + say(".", ".", "punctuation") if self.chance(0.5) else phrase
 
     def fragment(self) -> Phrase:
+        """Draw a noun phrase alone, sometimes with a place."""
         phrase = self.nominal(ANY).phrase
         return phrase + self.place().phrase if self.chance(0.25) else phrase
 
@@ -331,9 +323,11 @@ class _Sentences(recipe.Dice):
         return there + subject + self.place().phrase
 
     def simple(self) -> Phrase:
+        """Draw one clause."""
         return self.clause()[0]
 
     def joined(self) -> Phrase:
+        """Draw two clauses with a conjunction between them."""
         join = self.choose([*words.JOINS])
         first, second = (self.clause(short=True)[0] for _ in range(2))
         return first + say(join, words.JOINS[join], "conjunction") + second
@@ -348,7 +342,7 @@ class _Sentences(recipe.Dice):
         return phrase + say(join, words.JOINS[join], "conjunction") + reason
 
     def clause(self, *, short: bool = False) -> tuple[Phrase, Person, Person | None]:
-        """Draw a clause; also return its subject, and the thing that "it" can refer to if there is exactly one."""
+        """Draw a clause; also return its subject, and the thing after the verb that "it" can refer to, or None."""
         if self.chance(0.15):
             return *self.copula(), None
         subject, person = self.subject()
@@ -359,17 +353,18 @@ class _Sentences(recipe.Dice):
         if manner.object:
             return phrase, person, None
         rest, thing = self.objects(kind, verb, denied=manner.negation != "")
-        share = 0.0 if short else 0.15
-        if self.chance(0.45 if kind in ("alone", "moves") else share):
+        place_chance = 0.0 if short else 0.15
+        if self.chance(0.45 if kind in ("alone", "moves") else place_chance):
             place = self.place()
-            rest, thing = rest + place.phrase, None if thing else place.thing
+            rest += place.phrase
+            thing = None if thing else place.thing  # "it" cannot refer to one of two things
         elif not short and self.chance(0.08):
             day = "yesterday" if manner.tense in ("past", "imperfect") else "today"
             rest += say(day, words.ADVERBS[day], "adverb")
         return phrase + rest, person, thing
 
     def objects(self, kind: str, verb: Verb, *, denied: bool) -> tuple[Phrase, Person | None]:
-        """Draw the direct object of a verb, and return the lifeless thing in it, too."""
+        """Draw the direct object of a verb or another complement; also return the thing in it, as `Nominal.thing`."""
         if verb.objects:
             target = self.nominal(" ".join(verb.objects), denied=denied)
             return target.phrase, target.thing
@@ -416,7 +411,7 @@ class _Sentences(recipe.Dice):
         if self.chance(0.12):
             name = self.choose([*words.NAMES])
             gender = words.NAMES[name]
-            return say(name, name, "name"), Person(2, gender, _he_or_she(gender))
+            return say(name, name, "name"), Person(2, gender, "she" if gender == "f" else "he")
         if self.chance(0.06):  # masculine unless both are feminine
             first, second = (self.nominal(LIVING, plain=True) for _ in range(2))
             gender = "f" if first.noun.gender == second.noun.gender == "f" else "m"
@@ -430,15 +425,16 @@ class _Sentences(recipe.Dice):
         tenses = ["present"] * 3 + (["past"] * 4 if past else []) + (["progressive", "imperfect"] if ing else [])
         tense = self.choose([*tenses, *words.MODALS])
         negation = self.choose(("", "", "", "", "", "not", "n't", "never"))
-        is_shortened = tense == "progressive" and person.form == 0 and negation == "n't"
-        if is_shortened or (negation == "never" and tense in ("progressive", "imperfect")):
+        is_amnt = tense == "progressive" and person.form == 0 and negation == "n't"  # there is no "amn't"
+        if is_amnt or (negation == "never" and tense in ("progressive", "imperfect")):
             negation = "not"
         adverb = self.choose(("often", "always")) if tense in ("present", "past") and self.chance(0.12) else ""
-        target = ""
+        pronoun = ""
         if {"people", "animals"} <= set(verb.objects) and tense != "past" and self.chance(0.25):
             forms = {word: words.PRONOUNS[subject][2] for word, subject in words.OBJECTS.items()}
-            target = self.choose([word for word, form in forms.items() if form != person.form or form in (2, 4)])
-        return Manner(tense, negation, "" if negation else adverb, target)
+            # "I see me" needs another pronoun, but "he sees him" can be about two people
+            pronoun = self.choose([word for word, form in forms.items() if form != person.form or form in (2, 4)])
+        return Manner(tense, negation, "" if negation else adverb, pronoun)
 
     def nominal(
         self, kinds: str, *, count: bool | None = None, denied: bool = False, some: bool = True, plain: bool = False
@@ -454,17 +450,19 @@ class _Sentences(recipe.Dice):
         noun = self.choose(nouns(kinds))
         is_counted = noun.counted and not plain
         plural = is_counted and (self.chance(0.22) if count is None else count)
-        determiner, number = self.choose([word for word in DETERMINERS if is_counted or word != "a"]), ""
+        determiner = self.choose([word for word in DETERMINERS if is_counted or word != "a"])
+        number = ""
         if plural:
             determiner, number = self.plural_determiner(some and not denied)
         adjectives = () if plain and self.chance(0.6) else self.adjectives(noun)
         phrase = noun_phrase(noun, determiner, plural=plural, number=number, adjectives=adjectives, denied=denied)
-        english = "they" if plural else "it"
+        pronoun = "they" if plural else "it"
         if noun.kind == "people" and not plural:
-            english = _he_or_she(noun.gender)
-        word = next(piece.source[0] for piece in phrase.french if piece.role == "noun")
-        person = Person(4 if plural else 2, noun.gender, english, noun.living, word)
-        if noun.kind in ("openings", "things", "furniture") and determiner == "the" and not plain and self.chance(0.25):
+            pronoun = "she" if noun.gender == "f" else "he"
+        english_noun = phrase.english[-1]
+        person = Person(4 if plural else 2, noun.gender, pronoun, noun.living, english_noun)
+        can_have_owner = noun.kind in ("openings", "things", "furniture") and determiner == "the" and not plain
+        if can_have_owner and self.chance(0.25):
             owner = self.nominal(f"{LIVING} places", plain=True).phrase
             return Nominal(phrase + say("of", "de", "preposition") + owner, noun, person, clear=False)
         return Nominal(phrase, noun, person)
@@ -494,7 +492,3 @@ class _Sentences(recipe.Dice):
         french, kinds = words.PREPOSITIONS[english]
         there = self.nominal(kinds, some=False, count=self.chance(0.12))
         return replace(there, phrase=say(english, french, "preposition") + there.phrase)
-
-
-def _he_or_she(gender: str) -> str:
-    return "she" if gender == "f" else "he"

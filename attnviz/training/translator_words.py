@@ -85,23 +85,15 @@ class Adjective:
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb in both languages.
+    """A verb in both languages; the entries after `particle` are French."""
 
-    Attributes:
-        english: base, past and -ing.
-        particle: second word, such as "at" in "look at"; empty if there is none.
-        present: forms for je, tu, il, nous, ils.
-        helper: "être" or "se" (with être) if its past uses them, or "".
-        objects: kinds of its objects; empty without an object.
-    """
-
-    english: tuple[str, str, str]
-    particle: tuple[str, ...]
+    english: tuple[str, str, str]  # base, past and -ing
+    particle: tuple[str, ...]  # second word, such as "at" in "look at", or none
     infinitive: str
-    present: tuple[str, ...]
+    present: tuple[str, ...]  # forms for je, tu, il, nous, ils
     participle: str
-    helper: str
-    objects: tuple[str, ...]
+    helper: str  # "être" or "se" (with être) for a verb whose past is formed with it; else ""
+    objects: tuple[str, ...]  # kinds of nouns that can be its object; empty for a verb without an object
 
     @property
     def imperfect(self) -> tuple[str, ...]:
@@ -117,18 +109,20 @@ def _entries(text: str) -> list[list[str]]:
 
 
 def _noun(kind: str, english: str, french: str, gender: str) -> Noun:
-    single, _, many = english.partition("/")
-    return Noun((single, many or english_s(single)), (french, french_plural(french)), gender, kind)
+    """Make a noun from an entry such as "cat chat m", or "man/men homme m" for an irregular English plural."""
+    singular, _, plural = english.partition("/")
+    return Noun((singular, plural or english_s(singular)), (french, french_plural(french)), gender, kind)
 
 
 def _verb(kind: str, english: str, infinitive: str, *forms: str) -> Verb:
+    """Make a verb from an entry such as "look_at/looked/looking regarder", with French forms if it is irregular."""
     base, past, ing = english.split("/")
     base, *particle = base.split("_")
-    helper, _, infinitive = infinitive.rpartition("·")
-    if not forms:  # like "parler": mange, ..., mangeons
+    helper, _, infinitive = infinitive.rpartition("·")  # "être·aller"
+    if not forms:  # a regular verb: parler, manger
         stem = infinitive.removesuffix("er")
-        forms = (f"{stem}e", f"{stem}es", f"{stem}e", f"{stem}{'e' if stem[-1] == 'g' else ''}ons")
-        forms += (f"{stem}ent", f"{stem}é")
+        stem_of_nous = f"{stem}e" if stem.endswith("g") else stem
+        forms = (f"{stem}e", f"{stem}es", f"{stem}e", f"{stem_of_nous}ons", f"{stem}ent", f"{stem}é")
     *present, participle = forms
     objects = tuple(kind.split()[1:])
     return Verb((base, past, ing), tuple(particle), infinitive, tuple(present), participle, helper, objects)
@@ -179,14 +173,14 @@ def french_vocabulary() -> tuple[str, ...]:
     words += [form for forms in PRONOUNS.values() for form in forms[:2]]
     words += [phrase for phrase, _ in PREPOSITIONS.values()]
     words += [word for noun in NOUN_LIST for word in noun.french[: 1 + noun.counted]]
-    both = [(gender, plural) for gender in "mf" for plural in (False, True)]
-    words += [adjective.form(*features) for adjective in ADJECTIVE_LIST for features in both]
+    features = [(gender, plural) for gender in "mf" for plural in (False, True)]
+    words += [adjective.form(*feature) for adjective in ADJECTIVE_LIST for feature in features]
     for verb in (verb for verbs in VERB_LISTS.values() for verb in verbs):
         words += [verb.infinitive, *verb.present]
         words += [verb.participle] if verb.english[1] else []
         words += verb.imperfect if verb.english[2] else []
         if verb.helper:
-            words += [agree(verb.participle, *form) for form in both]
+            words += [agree(verb.participle, *feature) for feature in features]
     return _sort_words(words)
 
 

@@ -260,7 +260,7 @@ def offer_shorter(error: TooLong, source: Source, request: Request) -> None:
     note(str(error))
     with st.container(horizontal=True, gap="small", key="too long"):
         if error.longest:
-            title = f"Use the first {error.longest} tokens"
+            title = "Shorten to what fits"
             st.button(
                 title, key="first tokens", icon=":material/content_cut:", on_click=_shorten, args=(source, request)
             )

@@ -154,4 +154,4 @@ class _Snippet:
             return "source"
         if source.one_run:
             return self.call("attnviz.cases.source", [source.name], {})
-        return self.call("attnviz.load", [source.id], api.chosen(source))
+        return self.call("attnviz.load", [source.id], api.changed_settings(source))

@@ -109,12 +109,11 @@ def test_beyond_the_budget_one_sentence_has_the_numbers_and_ways_on(monkeypatch)
 
     assert "300 tokens: about 1 s and 4.6 MB; this server allows 1 s and 1.0 GB for a run." in html(app)
     assert "attnviz app --seconds N --memory GB" in html(app)
-    label = next(b.label for b in app.button if b.label.startswith("Use the first"))
-    app = button(app, label).click().run()
+    app = button(app, "Shorten to what fits").click().run()
 
     assert not app.exception
     assert app.get("vega_lite_chart")
-    assert len(app.text_area(key="text").value.split()) == int(label.split()[3])
+    assert 0 < len(app.text_area(key="text").value.split()) < 300
 
 
 @pytest.mark.parametrize("name", [budget.SECONDS, budget.GIGABYTES])
