@@ -210,11 +210,11 @@ def test_a_sink_of_a_file_stays_one_under_edits():
     site = Site("decoder", 0)
     tap.attend(q, k, v, site=site, mask=Subsequent(), scoring=Scoring(bias=ALiBi()), sinks=torch.randn(2))
     again = Tap()
-    again.again(tap.steps[0])
+    again.repeat(tap.steps[0])
 
     assert torch.equal(again.steps[0].weights(1), tap.steps[0].weights(1))
     both = Tap(Edits(Window(before=1)))
-    both.again(tap.steps[0])
+    both.repeat(tap.steps[0])
     weights = both.steps[0].weights(1)
     assert weights[3, :2].eq(0).all()
     assert (weights[3, 4:].sum() > 0) == (weights[3, 5] > 0)

@@ -155,7 +155,7 @@ def contributions(
 
     def contribution(vector: Tensor) -> float:
         """Compute the contribution of a vector in the stream, (d_model,), to the logit."""
-        normed = vector if readout.norm is None else readout.norm.through(vector, final)
+        normed = vector if readout.norm is None else readout.norm.normalize_part(vector, final)
         return float((normed.double() @ direction.double()) * readout.factor)
 
     rows: list[tuple] = [("embedding", None, None, None, contribution(stream.embedding[sentence, position]))]
@@ -269,9 +269,9 @@ def written_by_heads(
     bias = None if projections.w_o.bias is None else projections.w_o.bias.unsqueeze(0)
     if projections.after is not None:  # a norm after W_O, with the divisor of this run
         normed, norm_bias = written.sum(0) + (0 if bias is None else bias), projections.after.bias
-        written = projections.after.through(written, normed)
-        constant = None if constant is None else projections.after.through(constant, normed)
-        biases = [] if bias is None else [projections.after.through(bias, normed)]
+        written = projections.after.normalize_part(written, normed)
+        constant = None if constant is None else projections.after.normalize_part(constant, normed)
+        biases = [] if bias is None else [projections.after.normalize_part(bias, normed)]
         biases += [] if norm_bias is None else [norm_bias.unsqueeze(0)]
         bias = sum(biases) if biases else None
     return tuple(None if vectors is None else vectors * projections.factor for vectors in (written, constant, bias))

@@ -137,7 +137,7 @@ def pushed(
     rows_at_once = max(1, BLOCK // len(readout.unembedding.weight))
     ids, values = [], []
     for vectors, final_vectors in zip(written.split(rows_at_once), final.split(rows_at_once), strict=True):
-        normed = vectors if readout.norm is None else readout.norm.through(vectors, final_vectors)
+        normed = vectors if readout.norm is None else readout.norm.normalize_part(vectors, final_vectors)
         changes = normed @ readout.unembedding.weight.mT * readout.factor  # of each logit, (positions, words)
         up = changes.index_fill(-1, special, -torch.inf).topk(count).indices
         down = changes.index_fill(-1, special, torch.inf).topk(count, largest=False).indices

@@ -15,7 +15,7 @@ from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, NotFiniteError, ShapeError, quoted
 from attnviz.core.masks import Mask, Subsequent
 from attnviz.core.masks.base import PerText
-from attnviz.core.record import Record, Step, check_finite, odd_rows
+from attnviz.core.record import Record, Step, check_finite, not_finite_rows
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources.base import Source
 
@@ -67,7 +67,7 @@ def leak_test(
     if kind not in kinds:
         raise InputError(f"'{source.name}' has no self-attention, so no mask can hide a token of its text.")
     outputs = [before.output[0].cpu(), *([before.prediction.logits[0]] if before.prediction is not None else [])]
-    is_odd = odd_rows(outputs[0])  # outputs that are not finite
+    is_odd = not_finite_rows(outputs[0])  # outputs that are not finite
     if edits.empty_rows != "nan":
         for output in outputs:
             check_finite(before, output, text.length, text.labels)

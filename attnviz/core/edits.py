@@ -19,7 +19,7 @@ KINDS = ("encoder", "decoder", "cross")
 BY_LETTER = {kind[0]: kind for kind in KINDS}
 """Kinds by their first letter, which stands for the kind in a link: e, d and c."""
 PARTS = ("output", "pattern", "values", "stream")
-"""Parts of a run that can be taken from another text; see `Take`."""
+"""Parts of a run that can be replaced by the same part of another text's run; see `Take`."""
 
 NOT_TAKEN = (
     "Nothing can be taken from another text here: that needs a model whose attention attnviz computes, such as "
@@ -61,18 +61,18 @@ class Site:
 class Take:
     """One part of a run that is replaced by the same part of the run of another text (activation patching).
 
-    Links and the shell write it as text: ``output-d0.1-The dog sat.`` takes the output of head 1 of decoder layer 0,
-    ``values-d0@3-The dog sat.`` takes the values of all heads of that layer at position 3, and
-    ``stream-d0@3.5-The dog sat.`` replaces the layer's input at position 3 by that of position 5 of the other text.
+    Links and the shell write it as text: ``output-d0.1-The dog sat.`` replaces the output of head 1 of decoder layer
+    0, ``values-d0@3-The dog sat.`` replaces the values of all heads of that layer at position 3, and
+    ``stream-d0@3.5-The dog sat.`` replaces the layer's input at position 3 by that at position 5 of the other text.
 
     Attributes:
         text: the other text.
         part: "output" (weights @ values), "pattern" (queries and keys, so the weights; at one position the row of
             weights), "values", or "stream" (the vectors that enter the whole layer).
-        head: number of the head; None for every head of the site, and for a stream.
-        position: token position in this text; None for all positions. The texts must have the same number of tokens if
-            it is None, or if the part is "pattern".
-        from_position: token position in the other text; None for the same number as `position`.
+        head: index of the head; None for every head of the site, and for a stream.
+        position: token position in this text; None for all positions. If it is None, or if the part is "pattern", the
+            two texts must have the same number of tokens.
+        from_position: token position in the other text; None for `position`.
     """
 
     text: str
@@ -84,24 +84,24 @@ class Take:
 
     def __post_init__(self):
         if self.part not in PARTS:
-            raise InputError(f"There is no part {quoted(self.part)} to take; there are {', '.join(PARTS)}.")
+            raise InputError(f"There is no part {quoted(self.part)}. Available parts: {', '.join(PARTS)}.")
         for name in ("head", "position", "from_position"):
             number = getattr(self, name)
             if number is not None and (type(number) is not int or number < 0):
                 raise InputError(f"{name} is {quoted(number)}; it must be a whole number, counted from 0.")
         if not (isinstance(self.text, str) and self.text.strip()):
-            raise InputError("There is no other text to take from; type one.")
+            raise InputError("There is no other text; type one.")
         if self.part == "stream" and (self.head is not None or self.site.kind == "cross"):
             problem = f"The stream enters a whole layer, not {self._site_or_head}"
-            raise InputError(f"{problem}; take it without a head, from an encoder or decoder layer.")
+            raise InputError(f"{problem}; give no head, and choose an encoder or decoder layer.")
         if self.from_position is not None and self.position is None:
             raise InputError(f"from_position is {self.from_position}, but position is not given; give both.")
         if self.part == "pattern" and self.from_position not in (None, self.position):
-            problem = f"A row of a pattern weighs keys at their positions, so row {self.from_position} is not row"
-            raise InputError(f"{problem} {self.position}; leave the other position out.")
+            problem = f"Row {self.from_position} of a pattern cannot replace row {self.position}"
+            raise InputError(f"{problem}: each row weighs its own keys. Leave out the position in the other text.")
         if self.part == "pattern" and self.site.kind == "cross" and self.position is not None:
             problem = "Queries and keys of cross-attention are positions of two texts"
-            raise InputError(f"{problem}; take its pattern at all positions, or its output at {self.position}.")
+            raise InputError(f"{problem}; replace its pattern at all positions, or its output at {self.position}.")
 
     @classmethod
     def read(cls, text: str) -> "Take":
@@ -109,7 +109,7 @@ class Take:
         pattern = rf"({'|'.join(PARTS)})-([edc])(\d{{1,3}})(?:\.(\d{{1,4}}))?(?:@(\d{{1,6}})(?:\.(\d{{1,6}}))?)?-(.*)"
         match = re.fullmatch(pattern, text, re.ASCII | re.DOTALL)
         if match is None:
-            problem = f"{quoted(text[:60])} does not say what is taken from which text"
+            problem = f"{quoted(text[:60])} does not name a part of a run and another text"
             raise InputError(f"{problem}; write it like output-d0.1-The dog sat. or stream-d0@3-The dog sat.")
         part, kind, layer, head, position, from_position, other = match.groups()
         numbers = (None if number is None else int(number) for number in (head, position, from_position))
@@ -127,9 +127,9 @@ class Take:
         return str(self.site) if self.head is None else self.site.head(self.head)
 
     def in_words(self) -> str:
-        """Describe what is taken from where: "values of head 1 of decoder layer 0 from 'The dog sat.'"."""
-        has_one_source = self.head is not None or self.part == "stream"
-        heads = self._site_or_head if has_one_source else f"all heads of {self.site}"
+        """Describe the part and its source: "values of head 1 of decoder layer 0 from 'The dog sat.'"."""
+        is_all_heads = self.head is None and self.part != "stream"
+        heads = f"all heads of {self.site}" if is_all_heads else self._site_or_head
         position = "" if self.position is None else f" at position {self.position}"
         source_position = "" if self.from_position in (None, self.position) else f"position {self.from_position} of "
         part = f"input of {heads}" if self.part == "stream" else f"{self.part} of {heads}"
@@ -149,8 +149,7 @@ class Edits(Scoring):
         mask_cross: whether `mask` also acts on cross-attention.
         heads_off: (site, head) of each head whose output is zeroed (zero ablation); its weights are still shown.
         own_mask: whether the built-in mask (padding, causal) stays. If not, `mask` alone acts.
-        taken: parts of runs of other texts that replace those of this text, in this order. Their tensors are in
-            `Resolved`.
+        taken: parts that are replaced by parts of other texts' runs, in this order. Their tensors are in `Resolved`.
         scored_site: the only site at which scale, softcap and temperature change; None for every site.
     """
 
@@ -195,7 +194,7 @@ class Edits(Scoring):
         return frozenset(head for head_site, head in self.heads_off if head_site == site)
 
     def off_alone(self, site: Site) -> tuple[frozenset[int], ...]:
-        """List the heads of a site that are off per sentence: empty, as only `Resolved` distinguishes sentences."""
+        """List the heads of a site that are off per sentence: none here, as only `Resolved` distinguishes sentences."""
         return ()
 
     def with_heads_off(self, site: Site, heads: set[int] | frozenset[int]) -> "Edits":
@@ -239,10 +238,10 @@ class Donor:
     """Tensors from the run of another text, and the place where they are inserted.
 
     Attributes:
-        take: description of the part that is taken.
+        take: description of the part that is replaced.
         tensors: tensors of D texts by name: "query", "key", "value" and "output", (D, H, n, d), "stream",
             (D, n, d_model), or "row", (D, H, 1, K), the scores of one query before the mask.
-        rows: sentences of the batch into which the tensors are inserted; if these are more than D, the texts repeat.
+        rows: sentences of the batch into which the tensors are inserted. For more than D sentences, the texts repeat.
     """
 
     take: Take
@@ -252,7 +251,7 @@ class Donor:
     def put(self, name: str, tensor: Tensor) -> Tensor:
         """Return a copy of the run's tensor `name`, (B, H, n, d), with the values of the other text inserted.
 
-        The "stream", (B, n, d_model), has no heads. Without values of that name, the tensor itself is returned.
+        The "stream", (B, n, d_model), has no heads. If the donor has no such tensor, `tensor` itself is returned.
         """
         if name not in self.tensors:
             return tensor
@@ -261,12 +260,12 @@ class Donor:
         if take.position is not None:
             first = take.position if take.from_position is None else take.from_position
             source, target = slice(first, first + 1), slice(take.position, take.position + 1)
-        heads = [self.heads] if tensor.dim() == 4 else []
+        heads = [self.heads] if tensor.dim() == 4 else []  # index of the head axis; the stream has none
         tensor = tensor.clone()
         replaced = tensor[(self.rows, *heads, target)]  # a view
         new_values = new_values[(slice(None), *heads, source)]
-        num_repeats = len(replaced) // len(new_values)
-        replaced.copy_(new_values.repeat(num_repeats, *[1] * (tensor.dim() - 1)))
+        num_repeats = len(replaced) // len(new_values)  # the texts repeat over the batch
+        replaced.copy_(torch.cat([new_values] * num_repeats))
         return tensor
 
     @property
@@ -303,12 +302,12 @@ def donors(edits: Edits, site: Site) -> list[Donor]:
     return [donor for donor in tensors if donor.take.site == site]
 
 
-def with_score_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: Scoring) -> Scoring:
+def with_score_rows(site_donors: list[Donor], query: Tensor, key: Tensor, scoring: Scoring) -> Scoring:
     """Add a bias that replaces the scores of single queries by the scores from another text, before the mask.
 
-    The scores are the "row" of a donor; the bias is the difference between them and the scores of this run.
+    The bias is the "row" of a donor minus the scores of this run.
     """
-    row_donors = [donor for donor in sources if "row" in donor.tensors]
+    row_donors = [donor for donor in site_donors if "row" in donor.tensors]
     if not row_donors:
         return scoring
     dtype = torch.promote_types(query.dtype, torch.float32)
@@ -324,7 +323,7 @@ def with_score_rows(sources: list[Donor], query: Tensor, key: Tensor, scoring: S
 
 
 def input_sites(edits: Edits) -> frozenset[Site]:
-    """List the sites of layers whose input a run must record, or replace by the input from another text."""
+    """List the sites of layers whose input a run must record, or replace by another text's input."""
     if not isinstance(edits, Resolved):
         return frozenset()
     return edits.entered | {donor.take.site for donor in edits.donors if "stream" in donor.tensors}

@@ -27,7 +27,7 @@ class Progress:
     """Progress of a run. Any thread may read it or cancel the run.
 
     Attributes:
-        calls: number of units of work: attention calls of the run, or maps, or items of `counted`.
+        calls: number of units of work: attention calls of the run, or maps, or items of `count_items`.
         done: number of finished units.
         part: finished share of the current unit, from 0 to 1.
         text: generated text so far.
@@ -56,8 +56,8 @@ _current: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
 @contextmanager
-def watched(progress: Progress) -> Iterator[None]:
-    """Context manager in which code of this thread reports its progress to `progress`."""
+def report_to(progress: Progress) -> Iterator[None]:
+    """Context manager in which `tell`, called in this thread, updates `progress`."""
     token = _current.set(progress)
     try:
         yield
@@ -66,23 +66,23 @@ def watched(progress: Progress) -> Iterator[None]:
 
 
 @contextmanager
-def counted(of: int) -> Iterator[Callable[..., bool]]:
-    """Context manager in which progress counts `of` items, such as heads or texts, instead of attention calls.
+def count_items(total: int) -> Iterator[Callable[..., bool]]:
+    """Context manager in which progress counts `total` items, such as heads or texts, instead of attention calls.
 
     Yields the function `report` below, which raises `Canceled` as `tell` does.
     """
-    run = _current.get() or Progress(of)
-    run.calls, run.done, run.part = of, 0, 0.0
+    progress = _current.get() or Progress(total)
+    progress.calls, progress.done, progress.part = total, 0, 0.0
 
-    def report(done: int, of: int, text: str = "") -> bool:
-        """Report `done` of `of` items as finished, and `text` as the text so far; return whether to continue."""
-        run.calls, run.done, run.text = of, done, text
+    def report(done: int, total: int, text: str = "") -> bool:
+        """Report `done` of `total` items as finished, and `text` as the text so far; return whether to continue."""
+        progress.calls, progress.done, progress.text = total, done, text
         tell(0.0)  # raises `Canceled`
-        return not run.is_enough
+        return not progress.is_enough
 
     within_item = Progress(1)  # receives the progress of attention calls, which is not shown
-    within_item.is_wanted = run.is_wanted
-    with watched(within_item):
+    within_item.is_wanted = progress.is_wanted
+    with report_to(within_item):
         yield report
 
 
@@ -108,7 +108,7 @@ class Job(Progress):
         is_connected: function that tells whether a client, by name, is still connected.
         seconds: time limit, counted from the start of its turn.
         waiting: names of the waiting clients. When the last leaves, or is gone for `GRACE` seconds, the job ends.
-        begun: `time.monotonic()` when the job was queued; once it works, when it started to work.
+        begun: time, by `time.monotonic()`, at which the job was queued; from its turn on, the time its turn started.
         has_turn: whether the job works; if not, it is queued.
         settled: event that is set when the job is over, by success, error or cancel.
         value, error: result, or the exception that ended the job.
@@ -127,7 +127,7 @@ class Job(Progress):
     _last_wanted: float = field(default_factory=time.monotonic)
 
     def is_wanted(self) -> bool:
-        """Whether a connected client waits for the job, or waited for it within the last `GRACE` seconds."""
+        """Whether a client waits, or was connected in the last `GRACE` seconds; raise AttnvizError after `seconds`."""
         now = time.monotonic()
         if self.has_turn and now - self.begun > self.seconds:
             raise AttnvizError(f"This was stopped after {self.seconds:.0f} s, the most that is allowed here.")
@@ -192,7 +192,7 @@ class Jobs:
         return tuple(self._jobs.values())
 
     def leave(self, who: str, but: Collection[Hashable] = ()) -> None:
-        """Remove a client from the waiting clients of all jobs, except of jobs whose keys are in `but`."""
+        """Remove a client from the waiting clients of all jobs, but not of jobs with a key in `but`."""
         for key, job in tuple(self._jobs.items()):
             if key not in but:
                 job.waiting.discard(who)
@@ -209,7 +209,7 @@ class Jobs:
     def _run(self, job: Job, work: Callable[[Job], Any]) -> None:
         """Wait for a turn, do the work of a job, and store its value or error; runs in the thread of the job."""
         try:
-            with self._turn(job), watched(job):
+            with self._turn(job), report_to(job):
                 job.value = work(job)
         except Exception as error:
             job.error = error

@@ -110,8 +110,8 @@ class Step:
         return attention.fill_empty(weights, empty, self.scoring.empty_rows, keys=self.shape[3])
 
     def output(self, head: int, rows: slice = ALL, *, sentence: int = 0) -> Tensor:
-        """Output of one head before W^O, (rows, d_v): weights @ value or the taken output; zeros if the head is off."""
-        self._area(head, sentence)  # raises InputError for a wrong number
+        """Output of one head before W^O, (rows, d_v): weights @ value, or as in `taken`; zeros if the head is off."""
+        self._area(head, sentence)  # raises InputError if there is no such head or sentence
         if self.is_off(head, sentence=sentence):
             return self.value.new_zeros(len(range(self.shape[2])[rows]), self.value.shape[-1])
         weights = self.weights(head, rows, sentence=sentence)
@@ -130,14 +130,14 @@ class Step:
 
     def empty_queries(self, head: int, *, sentence: int = 0) -> Tensor:
         """Mark the queries that have no key left, boolean, (Q,)."""
-        self._area(head, sentence)  # raises InputError for a wrong number
+        self._area(head, sentence)  # raises InputError if there is no such head or sentence
         return self.logsumexp[sentence, head] == -math.inf
 
     def reasons(
         self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
     ) -> tuple[tuple[Reason, ...], Tensor]:
-        """Reasons why cells of one head are blocked, and their numbers per cell; see `Mask.reasons`."""
-        self._area(head, sentence)  # raises InputError for a wrong number
+        """Reasons why cells of one head are blocked, and the index of the reason per cell; see `Mask.reasons`."""
+        self._area(head, sentence)  # raises InputError if there is no such head or sentence
         if isinstance(self.mask, Mask):
             return self.mask.reasons(*self.shape[2:], sentence=sentence, rows=rows, columns=columns)
         reasons = () if self.mask is None else (Reason.of({0: "the model's mask"}),)
@@ -186,21 +186,21 @@ class Prediction:
 
     def most_probable(self, position: int, count: int = 5, *, sentence: int = 0) -> list[tuple[str, float]]:
         """The `count` most probable words after a position with their probabilities, in descending order."""
-        words = self.probabilities(position, sentence=sentence)[: self._words]
+        words = self.probabilities(position, sentence=sentence)[: self._num_words]
         top = words.topk(min(count, len(words)))
         return [(self.vocabulary[i], p) for i, p in zip(top.indices.tolist(), top.values.tolist(), strict=True)]
 
     def words(self, *, sentence: int = 0) -> tuple[str, ...]:
         """The most probable word after each position, (n,); with `blanks`, the word at each blank and "" elsewhere."""
-        best_ids = self.logits[sentence, :, : self._words].argmax(-1).tolist()
+        best_ids = self.logits[sentence, :, : self._num_words].argmax(-1).tolist()
         best_words = [self.vocabulary[id] for id in best_ids]
         if self.blanks is None:
             return tuple(best_words)
         return tuple(word if position in self.blanks[sentence] else "" for position, word in enumerate(best_words))
 
     @property
-    def _words(self) -> int:
-        """Number of words, without the last entry if it sums up all others."""
+    def _num_words(self) -> int:
+        """Number of words in the logits, without the last entry if it sums up all other words."""
         return self.logits.shape[-1] - bool(self.others)
 
 
@@ -218,11 +218,11 @@ class Record:
         targets: input of the decoder of an encoder-decoder, from <sos> on; empty for other models.
         prediction: prediction of words, for a model that makes one.
         labels: names of the classes and logits per sentence, (B, classes), for a classifier.
-        label_kind: reading of these logits: "one" class (softmax, or the logistic function for a single class),
-            "several" classes (the logistic function of each), or "number" (regression).
+        label_kind: meaning of these logits: "one" class applies (softmax, or the logistic function for a single class),
+            "several" classes can apply (the logistic function of each), or "number" (regression).
         vectors: one vector per sentence, (B, d), pooled from the last hidden states; for a model without other outputs.
         pooling: method by which the vectors are pooled, such as "mean of tokens".
-        read_only: whether only the weights of the attention are known, and queries, keys and scores are not.
+        read_only: whether only the attention weights are known, without queries, keys and scores.
         unseen: description of attention in the model that is not among the steps; None if there is none.
         precision: dtype to which a file rounded queries, keys and values; empty if they are as computed.
         findings: problems that a check of the imported arrays reported, one sentence each.
@@ -271,13 +271,13 @@ class Record:
 
     @property
     def read(self) -> tuple[Sentence, ...]:
-        """Sentences to which `output` and `prediction` belong: the decoder input if there is one, else the input."""
+        """Sentences whose tokens give `output` and `prediction`: the decoder input, if there is one, else the input."""
         return self.targets or self.sentences
 
     def tokens(self, site: Site, *, sentence: int = 0) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
         """The tokens at the query positions and at the key positions of a site.
 
-        A position without a token, such as a cached key, has its number as text; a sink has the text "sink".
+        A position without a token, such as a cached key, gets a token with the position as text; a sink, "sink".
         """
         step = self.step(site)
         queries, keys = step.shape[2], step.shape[3] - step.has_sink
@@ -332,7 +332,7 @@ def _tensors(value: object) -> Iterator[Tensor]:
 
 
 def _pad_with_numbers(tokens: tuple[Token, ...], length: int) -> tuple[Token, ...]:
-    """Cut tokens to a length, or append tokens whose texts are the numbers of their positions."""
+    """Cut tokens to a length, or append tokens whose text is their position, such as "7"."""
     return tokens[:length] + tuple(Token(str(position), 0, 0, 0) for position in range(len(tokens), length))
 
 
@@ -342,7 +342,7 @@ AFTER = "look at what comes after it, such as a division by 0 or numbers too lar
 """Hints in messages about NaN and infinite numbers."""
 
 
-def odd_rows(output: Tensor) -> Tensor:
+def not_finite_rows(output: Tensor) -> Tensor:
     """Mark rows of an output (n, d) with NaN, +inf or only -inf, boolean (n,). A few -inf are valid: excluded words."""
     return (output.isnan() | (output == torch.inf)).any(-1) | (output == -torch.inf).all(-1)
 
@@ -353,7 +353,7 @@ def check_finite(record: Record, output: Tensor, length: int, labels: list[str])
     Raises:
         NotFiniteError: with the first such position and its entry of `labels`, and with the likely cause.
     """
-    problem, cause = _describe_first_odd(record, output, length, labels)
+    problem, cause = _describe_not_finite(record, output, length, labels)
     if problem:
         raise NotFiniteError(f"{problem}, so nothing can be compared: {cause}.")
 
@@ -366,15 +366,15 @@ def not_finite(record: Record) -> str:
     if record.edits.empty_rows == "nan" or bool(record.output.isfinite().all()):
         return ""
     for sentence, output in zip(record.read, record.output, strict=True):
-        problem, cause = _describe_first_odd(record, output, sentence.length, sentence.labels)
+        problem, cause = _describe_not_finite(record, output, sentence.length, sentence.labels)
         if problem:
             return f"{problem}: {cause}."
     return ""
 
 
-def _describe_first_odd(record: Record, output: Tensor, length: int, labels: Sequence[str]) -> tuple[str, str]:
-    """Describe the first NaN or infinite position of an output (n, d), and the cause; two empty texts without one."""
-    positions = odd_rows(output)[:length].nonzero().flatten().tolist()
+def _describe_not_finite(record: Record, output: Tensor, length: int, labels: Sequence[str]) -> tuple[str, str]:
+    """Describe the first NaN or infinite position of an output (n, d), and the cause; "" and "" if all are finite."""
+    positions = not_finite_rows(output)[:length].nonzero().flatten().tolist()
     if not positions:
         return "", ""
     first = positions[0]

@@ -103,13 +103,13 @@ class Norm:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Normalize vectors, (..., d_model)."""
-        scaled = self.through(x, x)
+        scaled = self.normalize_part(x, x)
         return scaled if self.bias is None else scaled + self.bias
 
-    def through(self, part: Tensor, whole: Tensor) -> Tensor:
-        """Normalize one summand of a vector, `part`, by the mean square of the `whole` vector; both (..., d_model).
+    def normalize_part(self, part: Tensor, whole: Tensor) -> Tensor:
+        """Scale one summand of a vector, `part`, as the norm scales the `whole` vector; both are (..., d_model).
 
-        The bias is left out, so that the results for all summands add up to the result for the whole.
+        The bias is not added, so that the results for all summands sum to the normalized vector without its bias.
         """
         centered = self._center(whole)
         scaled = self._center(part) * (centered.square().mean(-1, keepdim=True) + self.eps).rsqrt()
@@ -150,16 +150,16 @@ class Projections:
     """The weights around one attention call. Each weight has one part per head; shared keys and values are repeated.
 
     Attributes:
-        w_q, w_k, w_v: projections of the normalized stream, (H · d, d_model); None if unknown, or if queries and keys
-            are more than a projection, such as normalized per head.
+        w_q, w_k, w_v: projections of the normalized stream, (H · d, d_model); None if unknown, or if more than a
+            projection makes the vectors, such as a norm per head.
         w_o: output projection, (d_model, H · d_v).
         before: norm before the projections, or None.
         after: norm of the output of W_O, or None, as in most models.
-        factor: factor of that output before it is added to the stream.
+        factor: factor by which the output is multiplied before it is added to the stream.
         scale: scale of the scores; None for 1/√d_k.
         rotary: whether queries and keys are rotated by their positions.
-        value_bias: part of every value that no token changes, b_V + b_norm W_V, (H · d_v,); None if there is none, or
-            W_V is unknown.
+        value_bias: part of the value that is the same for every token, b_V + b_norm W_V, (H · d_v,); None if there is
+            no such part, or W_V is unknown.
     """
 
     w_q: Linear | None
@@ -180,7 +180,7 @@ class Projections:
 
 
 def value_bias_of(w_v: Linear, before: Norm | None) -> Tensor | None:
-    """Compute b_V + b_norm W_V, (H · d_v,); None if there is neither bias."""
+    """Compute the bias of the values, b_V + b_norm W_V, (H · d_v,); None if both biases are missing."""
     parts = [] if w_v.bias is None else [w_v.bias]
     if before is not None and before.bias is not None:
         parts.append(w_v.weight @ before.bias)
@@ -194,7 +194,7 @@ class ModelWeights:
     Attributes:
         sites: projections per attention call that writes into the stream.
         num_heads: number of heads per attention call.
-        embedding: token embeddings, (vocabulary, d_model), as they are added to the stream; None if it is not a table.
+        embedding: token embeddings, (vocabulary, d_model), as they are added to the stream; None without such a table.
         positions: learned position vectors, (longest, d_model), or None.
         readout: readout, or None for a model that predicts no words.
     """
@@ -225,13 +225,13 @@ class Stream:
 
 @dataclass(frozen=True, eq=False)
 class StreamParts:
-    """Vectors that one run added to the residual stream, except the outputs of heads, which the record has.
+    """Vectors that one run added to the residual stream. The outputs of heads are missing: they are in the record.
 
     Attributes:
         weights: weights of the model.
         embedding: token embeddings, (B, n, d_model).
         position: position vectors, (B, n, d_model), or None.
-        feed_forward: sum, (B, n, d_model), of all that a layer adds besides its attention, by the number of the layer.
+        feed_forward: sum of all that a layer adds besides its attention, (B, n, d_model), by the layer's index.
         final: sum of all parts, before the last norm, (B, n, d_model).
     """
 
@@ -242,7 +242,7 @@ class StreamParts:
     final: Tensor
 
     def check(
-        self, attention: Tensor, logits: Tensor, name: str, *, real: Tensor | None = None, within: float = CLOSE
+        self, attention: Tensor, logits: Tensor, name: str, *, is_token: Tensor | None = None, within: float = CLOSE
     ) -> None:
         """Raise InputError unless the parts sum to `final`, and the readout of `final` gives the logits of the model.
 
@@ -250,7 +250,7 @@ class StreamParts:
             attention: sum of the additions of all heads, (B, n, d_model).
             logits: logits of the run, (B, n, vocabulary); infinite for words that are excluded.
             name: name of the model.
-            real: positions that are not padding, boolean, (B, n); None for all.
+            is_token: True at positions that are not padding, (B, n); None if no position is.
             within: largest difference that counts as rounding, relative to the largest number.
         """
         if not logits.isfinite().any():
@@ -260,9 +260,11 @@ class StreamParts:
         computed_logits = self.weights.readout.logits(self.final)
         sums = (("parts of the residual stream", sum(parts), self.final), ("logits", computed_logits, logits))
         for noun, computed, expected in sums:
-            is_ignored = ~expected.isfinite() if real is None else ~(expected.isfinite() & real.unsqueeze(-1))
+            is_ignored = ~expected.isfinite()
+            if is_token is not None:
+                is_ignored = is_ignored | ~is_token.unsqueeze(-1)
             difference = (computed - expected).masked_fill(is_ignored, 0).abs().amax(-1)  # per position, (B, n)
             size = expected.masked_fill(is_ignored, 0).abs().amax(-1)
-            if not float((difference / size.clamp(min=1)).max()) <= within:  # also if it is NaN
+            if not float((difference / size.clamp(min=1)).max()) <= within:  # `not <=`, because NaN is an error, too
                 largest = f"{float(difference.max()):.2g}"
                 raise InputError(f"The {noun} of '{name}' do not sum to the whole: they are {largest} apart.")

@@ -42,7 +42,7 @@ class Tap:
         self._entered: dict[Site, Tensor] = {}
 
     def enter(self, x: Tensor, *, site: Site) -> Tensor:
-        """Return a layer's input, (B, n, d_model), with the vectors taken from other texts; record it if requested."""
+        """Return a layer's input, (B, n, d_model), with vectors of other texts inserted; record it if requested."""
         for donor in donors(self.edits, site):
             x = donor.put("stream", x)
         if site in input_sites(self.edits):
@@ -64,34 +64,31 @@ class Tap:
         """Compute one attention call with the edits applied; shapes as in `scaled_dot_product_attention`.
 
         Args:
-            sinks: score of one additional key with a zero value that is never masked, as in GPT-OSS, (H,) or
-                (B, H, Q, 1). Weight on this key adds nothing to the output. It is the last key of the step.
+            sinks: score of an additional last key that is never masked, as in GPT-OSS, (H,) or (B, H, Q, 1). Its value
+                is zero, so that weight on it adds nothing to the output.
 
         Returns:
             The output per head, (B, H, Q, d_v), with zeros for heads that are off. Dropout needs ``keep=False``: a
             record shows weights without dropout.
         """
         off, off_alone = self.edits.off(site), self.edits.off_alone(site)
-        sources, taken = donors(self.edits, site), None
-        for donor in sources:
+        site_donors = donors(self.edits, site)
+        for donor in site_donors:
             query, key, value = donor.put("query", query), donor.put("key", key), donor.put("value", value)
         key, value, mask, scoring = self._edited_inputs(query, key, value, site, mask, scoring, sinks)
-        for donor in sources:
-            if "output" in donor.tensors:
-                taken = value.new_full((*query.shape[:3], value.shape[-1]), torch.nan) if taken is None else taken
-                taken = donor.put("output", taken)
+        new_output = _output_of_donors(site_donors, query, value)
         if self.keep:
             output, logsumexp = attend(query, key, value, mask, scoring)
             step = Step(site, query, key, value, mask, logsumexp, scoring, off, sinks is not None, off_alone)
-            self.steps.append(replace(step, taken=taken, entered=self._entered.get(site)))
+            self.steps.append(replace(step, taken=new_output, entered=self._entered.get(site)))
         elif self.attention is not None:
             weights = attention_weights(query, key, mask, scoring)[0].to(value.dtype)
             self.attention[site] = weights if weights.requires_grad else weights.requires_grad_()
-            tell(1.0)
+            tell(1.0)  # the call is done; the other functions report this themselves
             output = weights @ value
         else:
             output = attention_output(query, key, value, mask, scoring, dropout_p=dropout_p)
-        return silence(overlay(output, taken), off, off_alone)
+        return silence(overlay(output, new_output), off, off_alone)
 
     def mix(
         self,
@@ -104,43 +101,43 @@ class Tap:
         site: Site,
         mask: Tensor | Mask = Subsequent(),
     ) -> Tensor:
-        """Record a call of linear attention and apply the edits to its output, (B, H, n, d_v).
+        """Record a call of linear attention, and return its output with the edits applied, (B, H, n, d_v).
 
         Args:
-            output: output of the model's own code, which is returned unless an edit changes the map or the values; None
+            output: output of the model's own code, which is used unless an edit changes the mask or the values; None
                 to compute it as weights @ value.
             query: scaled queries, (B, H, n, d_k).
             key, value: (B, H, n, d_k) and (B, H, n, d_v).
         """
-        sources = donors(self.edits, site)
-        self._check_linear(site, sources)
-        edit_mask, new_value, taken = self.edits.mask_at(site.kind), value, None
-        for donor in sources:
+        site_donors = donors(self.edits, site)
+        self._check_linear(site, site_donors)
+        new_value = value
+        for donor in site_donors:
             new_value = donor.put("value", new_value)
-            if "output" in donor.tensors:
-                taken = donor.put("output", torch.full_like(value, torch.nan) if taken is None else taken)
-        if edit_mask is not None:
-            mask = mask & (edit_mask if isinstance(mask, Mask) else edit_mask.tensor(query.shape[2], key.shape[2]))
+        new_output = _output_of_donors(site_donors, query, value)
+        new_mask = self._edited_mask(mask, site, query.shape[2], key.shape[2])
         off, off_alone, scoring = self.edits.off(site), self.edits.off_alone(site), Scoring(scale=1.0)
         logsumexp = torch.zeros(1, 1, 1, dtype=torch.float64, device=query.device).expand(query.shape[:3])
-        step = Step(site, query, key, new_value, mask, logsumexp, scoring, off, off_alone=off_alone, linear=linear)
-        is_changed = edit_mask is not None or new_value is not value
+        step = Step(site, query, key, new_value, new_mask, logsumexp, scoring, off, off_alone=off_alone, linear=linear)
+        is_changed = new_mask is not mask or new_value is not value
         if output is None or is_changed or self.recomputes or self.attention is not None:
             output, logsumexp = self._compute_linear(step)
         else:
             tell(1.0)
         if self.keep:
-            self.steps.append(replace(step, logsumexp=logsumexp, taken=taken, entered=self._entered.get(site)))
-        return silence(overlay(output, taken), off, off_alone)
+            self.steps.append(replace(step, logsumexp=logsumexp, taken=new_output, entered=self._entered.get(site)))
+        return silence(overlay(output, new_output), off, off_alone)
 
-    def _check_linear(self, site: Site, sources: list[Donor]) -> None:
-        """Raise InputError if an edit changes scores, the built-in mask or a pattern, which linear attention lacks."""
-        wrong = [setting for setting, _ in self.edits.at(site, Scoring()).phrases()]
-        wrong += [] if self.edits.own_mask else ["built-in mask"]
-        wrong += ["pattern"] if any("query" in donor.tensors or "row" in donor.tensors for donor in sources) else []
-        if wrong:
-            what = f"{site} is linear attention, without scores and softmax: {' and '.join(wrong)} cannot change there"
-            raise InputError(f"{what}. Switch heads off, add a mask, or choose a layer with softmax attention.")
+    def _check_linear(self, site: Site, site_donors: list[Donor]) -> None:
+        """Raise InputError if an edit changes the scores, the built-in mask or the pattern of linear attention."""
+        impossible = [setting for setting, _ in self.edits.at(site, Scoring()).phrases()]
+        impossible += [] if self.edits.own_mask else ["built-in mask"]
+        has_pattern = any("query" in donor.tensors or "row" in donor.tensors for donor in site_donors)
+        impossible += ["pattern"] if has_pattern else []
+        if impossible:
+            reason = f"{site} is linear attention, without scores and softmax"
+            hint = "Switch heads off, add a mask, or choose a layer with softmax attention."
+            raise InputError(f"{reason}: {' and '.join(impossible)} cannot change there. {hint}")
 
     def _compute_linear(self, step: Step) -> tuple[Tensor, Tensor]:
         """Compute weights @ value of linear attention, and its log-sum-exp: 0, or -inf for a query with no key left."""
@@ -163,8 +160,8 @@ class Tap:
             tell(rows.stop / queries)
         return torch.cat(outputs, 2), torch.cat(logsumexps, 2)
 
-    def again(self, step: Step) -> Tensor:
-        """Repeat the attention call of a recorded step with the edits of the step and of this tap; record it, too."""
+    def repeat(self, step: Step) -> Tensor:
+        """Compute the call of a recorded step again, with its edits and those of this tap; record it and return it."""
         key, value, mask, scoring, sinks = step.key, step.value, step.mask, step.scoring, None
         if step.has_sink:
             key, value, mask, scoring, sinks = _without_sink(step)
@@ -203,11 +200,7 @@ class Tap:
         sinks: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor | Mask | None, Scoring]:
         """Apply the edits to mask and scoring, append the sink as a key, and return key, value, mask and scoring."""
-        edit_mask = self.edits.mask_at(site.kind)
-        if mask is None or not self.edits.own_mask:
-            mask = edit_mask
-        elif edit_mask is not None:
-            mask = mask & (edit_mask if isinstance(mask, Mask) else edit_mask.tensor(query.shape[2], key.shape[2]))
+        mask = self._edited_mask(mask, site, query.shape[2], key.shape[2])
         scoring = self.edits.at(site, scoring)
         scoring.check((*query.shape[:3], key.shape[2]))
         if scoring.scale is None:
@@ -215,9 +208,29 @@ class Tap:
         scoring = with_score_rows(donors(self.edits, site), query, key, scoring)
         return (key, value, mask, scoring) if sinks is None else _with_sink(key, value, mask, scoring, sinks)
 
+    def _edited_mask(self, mask: Tensor | Mask | None, site: Site, queries: int, keys: int) -> Tensor | Mask | None:
+        """Join a model's mask, or None, with the mask of the edits."""
+        edit_mask = self.edits.mask_at(site.kind)
+        if mask is None or not self.edits.own_mask:
+            return edit_mask
+        if edit_mask is None:
+            return mask
+        return mask & (edit_mask if isinstance(mask, Mask) else edit_mask.tensor(queries, keys))
+
+
+def _output_of_donors(site_donors: list[Donor], query: Tensor, value: Tensor) -> Tensor | None:
+    """Collect the outputs of other texts, (B, H, Q, d_v): NaN where nothing is replaced; None if there are none."""
+    output_donors = [donor for donor in site_donors if "output" in donor.tensors]
+    if not output_donors:
+        return None
+    output = value.new_full((*query.shape[:3], value.shape[-1]), torch.nan)
+    for donor in output_donors:
+        output = donor.put("output", output)
+    return output
+
 
 def silence(output: Tensor, heads_off: frozenset[int], off_alone: tuple[frozenset[int], ...] = ()) -> Tensor:
-    """Zero the outputs of heads, (B, H, Q, d_v): of `heads_off` in all sentences, and of a further set per sentence."""
+    """Zero the outputs, (B, H, Q, d_v), of `heads_off` in all sentences, and of the heads `off_alone` per sentence."""
     if not heads_off and not off_alone:
         return output
     if off_alone and len(off_alone) != len(output):
@@ -294,14 +307,14 @@ def _without_sink(step: Step) -> tuple[Tensor, Tensor, Tensor | Mask | None, Sco
 
 
 class GradientTap(Tap):
-    """Tap that keeps the weights of each call, also of heads that are off, for gradients with respect to them.
+    """Tap that keeps the weights of each call, so that gradients with respect to the weights can be computed.
 
-    It records no steps and ignores dropout.
+    It also keeps the weights of heads that are off. It records no steps and ignores dropout.
     """
 
     def __init__(self, edits: Edits = Edits()):
         if edits.taken:
-            problem = "Parts of this run are taken from another text, through which its tokens have no gradient"
-            raise InputError(f"{problem}; remove what is taken.")
+            problem = "Parts of this run are replaced by those of another text, which have no gradient"
+            raise InputError(f"{problem}; remove these changes.")
         super().__init__(edits, keep=False)
         self.attention = {}

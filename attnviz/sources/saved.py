@@ -108,7 +108,7 @@ class Saved(Source):
         if edits == Edits():
             return self.record
         tap = Tap(edits)
-        output = [tap.again(step) for step in self.record.steps][-1].movedim(1, 2).flatten(2)
+        output = [tap.repeat(step) for step in self.record.steps][-1].movedim(1, 2).flatten(2)
         nothing = {"prediction": None, "labels": None, "vectors": None}
         return replace(self.record, edits=edits, steps=tuple(tap.steps), output=output, **nothing)
 

@@ -339,7 +339,7 @@ def result_of(
         with cores.used_by(runs_model):
             if not count:
                 return make(*args, **settings)
-            with progress.counted(count) as report:
+            with progress.count_items(count) as report:
                 return make(*args, **settings, report=report)
 
     return _compute(_key(make, args, settings), compute, runs.About(cost, names, unit, writes))

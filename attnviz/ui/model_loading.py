@@ -152,7 +152,7 @@ def _load(name: str) -> Source:
     """Download and load a model, and report the progress to the job that runs this function."""
     from attnviz.sources.huggingface.models import by_name
 
-    with progress.counted(1) as report:
+    with progress.count_items(1) as report:
 
         def report_download(now: DownloadProgress) -> bool:
             return report(now.done, now.total, now.what)

@@ -136,7 +136,7 @@ def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
     if begin and begin[-1] in source.ends:  # the user chose the end token as the alternative to a word
         return begin[:-1]
     sentence = cache.sentences(source, replace(job.request, answer=()))[0]
-    with progress.counted(job.count) as report:
+    with progress.count_items(job.count) as report:
 
         def report_text(answer: str, count: int) -> bool:
             return report(count, job.count, answer)

@@ -225,7 +225,7 @@ def test_an_atlas_of_texts_has_a_folder_that_goes_with_it(tmp_path, monkeypatch)
     measured = atlas.of_texts(source, TEXTS)
     assert measured.texts == len(TEXTS)
     assert [*place.iterdir()] == [measured.folder]
-    with progress.watched(progress.Progress(1, canceled=True)), pytest.raises(Canceled):
+    with progress.report_to(progress.Progress(1, canceled=True)), pytest.raises(Canceled):
         atlas.of_texts(source, TEXTS)
     with pytest.raises(InputError, match="reads none of the 1 texts"):
         atlas.of_texts(source, ["cat " * 100])

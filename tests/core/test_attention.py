@@ -15,7 +15,7 @@ from attnviz.core import attention
 from attnviz.core.attention import attend, attention_output, scaled_dot_product_attention
 from attnviz.core.errors import AttentionWarning, Canceled, EmptyRowError
 from attnviz.core.masks import Subsequent, Window
-from attnviz.core.progress import Progress, watched
+from attnviz.core.progress import Progress, report_to
 from attnviz.core.scoring import Scoring
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -241,7 +241,7 @@ def test_who_watches_is_told_how_far_it_is_and_can_end_it(monkeypatch):
     original = Scoring.scores
     monkeypatch.setattr(Scoring, "scores", lambda *a, **k: shares.append(progress.share) or original(*a, **k))
 
-    with watched(progress):
+    with report_to(progress):
         attend(*inputs)
         assert progress.share == 0.5
         progress.canceled = True

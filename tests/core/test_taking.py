@@ -139,10 +139,10 @@ def test_its_text_and_its_words(text, words):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "does not say what is taken"),
+        ("", "does not name a part of a run"),
         ("output-d0.1", "write it like output-d0.1-The dog sat."),
         ("stream-d0.1-b", "The stream enters a whole layer, not head 1 of decoder layer 0"),
-        ("stream-c0-b", "take it without a head, from an encoder or decoder layer"),
+        ("stream-c0-b", "give no head, and choose an encoder or decoder layer"),
         ("pattern-c0.1@2-b", "Queries and keys of cross-attention are positions of two texts"),
         ("output-d0- ", "There is no other text"),
     ],
@@ -155,11 +155,11 @@ def test_what_cannot_be_taken_is_refused_in_a_sentence(text, why):
 def test_arguments_of_a_wrong_kind_are_refused():
     with pytest.raises(InputError, match="from_position is 3, but position is not given"):
         Take("b", "output", SITE, from_position=3)
-    with pytest.raises(InputError, match="row 4 is not row 2; leave the other position out"):
+    with pytest.raises(InputError, match="Row 4 of a pattern cannot replace row 2"):
         Take("b", "pattern", SITE, position=2, from_position=4)
     with pytest.raises(InputError, match="head is -1"):
         Take("b", "output", SITE, -1)
-    with pytest.raises(InputError, match="there are output, pattern, values, stream"):
+    with pytest.raises(InputError, match="Available parts: output, pattern, values, stream"):
         Take("b", "weights", SITE)
     with pytest.raises(InputError, match="each item must be a Take"):
         Edits(taken=("b",))

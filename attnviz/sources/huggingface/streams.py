@@ -172,5 +172,5 @@ def _with_parts(loaded: Loaded, record: Record, modules: StreamModules) -> Strea
     is_real = torch.zeros(first.shape[:2], dtype=torch.bool)
     for row, sentence in zip(is_real, record.read, strict=True):
         row[: sentence.length] = True
-    parts.check(attention, record.prediction.logits, record.source, real=is_real, within=bound(loaded))
+    parts.check(attention, record.prediction.logits, record.source, is_token=is_real, within=bound(loaded))
     return Stream(modules.weights.readout, tuple(map(floats, states[:-1])), parts)

@@ -237,7 +237,7 @@ def test_shards_are_loaded(tmp_path):
 
 def test_a_load_that_is_canceled_gives_no_model(story):
     """A model whose first runs were ended is not taken for one that cannot be changed."""
-    with progress.watched(progress.Progress(1, canceled=True)), pytest.raises(Canceled):
+    with progress.report_to(progress.Progress(1, canceled=True)), pytest.raises(Canceled):
         loading.load(str(story))
 
     assert loading.load(str(story)).trial.takes_rules
