@@ -48,7 +48,7 @@ def test_edits_reach_the_run():
         ),
         (lambda: attnviz.analyze("", "scratch"), "Sentence 1 is empty; type at least one word in it."),
         (lambda: attnviz.analyze([], "scratch"), "There is no sentence; type at least one."),
-        (lambda: attnviz.analyze(["a", 3]), "A text is a string, and several are a list of strings; given 3."),
+        (lambda: attnviz.analyze(["a", 3]), "Give a text as a string, or several texts as a list of strings; given 3."),
         (
             lambda: attnviz.analyze("a", attnviz.load("scratch"), seed=1),
             "The setting 'seed' needs the name of a source, not a source.",
@@ -72,7 +72,7 @@ def test_what_cannot_be_done_is_one_sentence(call, message):
 
 @pytest.mark.parametrize("picture", [np.zeros((2, 2, 3)), torch.zeros(3, 2, 2), Image.new("RGB", (2, 2))])
 def test_a_picture_in_the_place_of_a_text_is_refused_with_the_way_for_pictures(picture):
-    with pytest.raises(InputError, match=r"A text is a string.*attnviz\.picture"):
+    with pytest.raises(InputError, match=r"Give a text as a string.*attnviz\.picture"):
         attnviz.analyze(picture)
 
 

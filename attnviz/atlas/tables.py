@@ -52,7 +52,7 @@ def write(tables: Tables, folder: Path) -> None:
     """Write each table atomically to a file in a folder; raise OSError, which names the file, if that fails."""
     folder.mkdir(exist_ok=True)
     for name, table in tables.items():
-        with storage.unfinished(folder / f"{name}.parquet") as path:
+        with storage.temporary_file(folder / f"{name}.parquet") as path:
             pq.write_table(pa.Table.from_pandas(table, preserve_index=False), path, compression="zstd")
             with path.open("rb") as file:
                 os.fsync(file.fileno())

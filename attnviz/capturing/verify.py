@@ -64,7 +64,7 @@ def _difference(step: Step, sample: Sample) -> tuple[float, float]:
     """Compute the two differences for one sample; rows without an open key follow other policies and are skipped."""
     queries, keys = step.shape[2:]
     scores = step.scoring.scores(step.query, step.key, Area(rows=sample.rows))
-    scores = attention.masked(scores, attention.window(step.mask, sample.rows, ALL, queries=queries, keys=keys))
+    scores = attention.mask_scores(scores, attention.window(step.mask, sample.rows, ALL, queries=queries, keys=keys))
     if not scores.numel():
         return 0.0, 0.0
     logsumexp, expected = step.logsumexp[:, :, sample.rows], sample.values.to(scores.device).double()

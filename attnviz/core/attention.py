@@ -81,9 +81,9 @@ def scaled_dot_product_attention(
         settings = replace(settings, bias=tuple(map(_add_head_axis, settings.bias)))
         query, key, value, mask = map(_add_head_axis, (query, key, value, mask))
     output, weights, empty, nan = _attend_whole(query, key, value, mask, settings, dropout_p)
-    for kind, is_odd_row in (("empty", empty), ("nan", nan)):
-        if is_odd_row.any():
-            indices = is_odd_row.squeeze(-1).nonzero()  # (rows, 3): batch, head, query
+    for kind, row_flags in (("empty", empty), ("nan", nan)):
+        if row_flags.any():
+            indices = row_flags.squeeze(-1).nonzero()  # (rows, 3): batch, head, query
             first_rows = tuple(tuple(index) for index in indices[:1000].tolist())
             warnings.warn(AttentionWarning(kind, first_rows, len(indices), settings.empty_rows), stacklevel=2)
     return (output.squeeze(1), weights.squeeze(1)) if has_one_head else (output, weights)
@@ -130,7 +130,8 @@ def attend(
 def _split_blocks(batch: int, heads: int, queries: int, keys: int, block_size: int, *, in_tiles: bool) -> list[Area]:
     """Split scores, (batch, heads, queries, keys), into blocks of whole rows with about `block_size` scores each.
 
-    A block has all heads of several sentences, or of some rows of one sentence; with `in_tiles`, TILE rows of one head.
+    A block has all rows and heads of several sentences, or some rows of all heads of one sentence; with `in_tiles`, it
+    has TILE rows of one head.
     """
     if in_tiles:
         num_sentences, num_rows, head_slices = 1, TILE, [slice(head, head + 1) for head in range(heads)]
@@ -159,8 +160,8 @@ def _attend_rows(
     allowed = window(mask, area.rows, columns, queries=queries, keys=keys)
     if allowed is not None:
         allowed = Area(area.sentences).of(allowed)
-        allowed = None if allowed.all() else allowed  # spares `masked` a copy of the scores
-    scores = masked(scoring.scores(query, key, area._replace(columns=columns)), allowed)
+        allowed = None if allowed.all() else allowed  # spares `mask_scores` a copy of the scores
+    scores = mask_scores(scoring.scores(query, key, area._replace(columns=columns)), allowed)
     weights, empty, _ = _weights_and_row_flags(scores)
     logsumexp = torch.full(weights.shape[:-1], -math.inf, dtype=torch.float64, device=weights.device)
     if weights.shape[-1]:  # the largest weight of a row is exp(largest score - logsumexp)
@@ -191,7 +192,7 @@ def _attend_in_tiles(
         allowed = window(mask, area.rows, columns, queries=queries, keys=keys)
         if allowed is not None:
             allowed = Area(area.sentences, area.heads).of(allowed)
-        scores = masked(scoring.scores(query, key, area._replace(columns=columns)), allowed)
+        scores = mask_scores(scoring.scores(query, key, area._replace(columns=columns)), allowed)
         old_largest, largest = largest, torch.maximum(largest, scores.amax(-1, keepdim=True))
         base = largest.masked_fill(largest == -math.inf, 0)  # 0 for rows without an open key so far: -inf - -inf is NaN
         weights = exp_in_place(scores.sub_(base))
@@ -240,7 +241,7 @@ def attention_output(
     attn_mask = window(mask, ALL, queries=query.shape[2], keys=key.shape[2])
     bias = scoring.added(query, key)
     if bias is not None:
-        attn_mask = masked((bias / scoring.temperature).to(query.dtype), attn_mask)
+        attn_mask = mask_scores((bias / scoring.temperature).to(query.dtype), attn_mask)
     scale = query.shape[-1] ** -0.5 if scoring.scale is None else scoring.scale
     return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, scale=scale / scoring.temperature)
 
@@ -257,12 +258,12 @@ def attention_weights(
     """
     _check(query, key, key, mask, scoring)  # there are no values; the keys stand for them
     allowed = window(mask, ALL, queries=query.shape[2], keys=key.shape[2])
-    weights, empty, nan = _weights_and_row_flags(masked(scoring.scores(query, key), allowed))
+    weights, empty, nan = _weights_and_row_flags(mask_scores(scoring.scores(query, key), allowed))
     return fill_empty(weights, empty, scoring.empty_rows, keys=key.shape[2]), empty, nan
 
 
-def masked(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Replace the scores of blocked cells by -inf; None as mask blocks nothing."""
+def mask_scores(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Replace the scores of blocked cells by -inf; without a mask, return the scores unchanged."""
     return scores if mask is None else scores.where(mask, -math.inf)
 
 
@@ -310,15 +311,15 @@ def window(
 ) -> Tensor | None:
     """Cut rows and columns out of a mask, as a boolean tensor that broadcasts to (B, H, rows, columns).
 
-    A named mask needs the numbers of all `queries` and `keys`. None if there is no mask, or if a named mask blocks no
-    cell of the window.
+    For a named mask, `queries` and `keys` are the sizes of the whole mask. None if there is no mask, or if a named mask
+    blocks no cell of the window.
     """
     if mask is None:
         return None
     if isinstance(mask, Mask):
         ranges = range(queries)[rows], range(keys)[columns]
-        can_ask = all(positions and positions.step > 0 for positions in ranges)  # `is_open` needs ascending ranges
-        if can_ask and mask.is_open(*ranges):
+        is_ascending = all(positions and positions.step > 0 for positions in ranges)  # as `is_open` needs them
+        if is_ascending and mask.is_open(*ranges):
             return None
         return mask.tensor(queries, keys, rows=rows, columns=columns)
     return Area(rows=rows, columns=columns).of(mask)

@@ -15,9 +15,9 @@ class Blockwise:
     """Computes weights of some heads block by block; all blocks share one buffer.
 
     Queries are extended by -logsumexp and keys by 1, so that one matrix product gives the logarithms of the weights
-    without a subtraction per cell; in two columns, so that the float64 precision of the log-sum-exp is kept. Weights
-    near the smallest normal number of their dtype (below 2e-38 in float32) become 0. Empty rows, linear attention, and
-    scores with bias or softcap, are computed by `Step.weights`.
+    without a subtraction per cell. The log-sum-exp takes two columns, its rounded value and the rounding error, to keep
+    its float64 precision. Weights near the smallest normal number of their dtype (below 2e-38 in float32) become 0.
+    Empty rows, linear attention, and scores with bias or softcap are computed by `Step.weights`.
     """
 
     def __init__(self, step: Step, heads: Sequence[int], *, sentence: int = 0):
@@ -38,18 +38,18 @@ class Blockwise:
         weights, in place; it is separate, because a search for the largest weight does not need it.
         """
 
-        def keep(weights: Tensor) -> Tensor:
+        def unchanged(weights: Tensor) -> Tensor:
             return weights
 
-        if self.step.mixing == "linear":  # a block of columns costs as much as all later ones
+        if self.step.mixing == "linear":  # all columns now: one block of columns would cost as much as all later ones
             weights = self._step_weights(rows, slice(None))
-            return lambda columns, _: weights[..., columns], keep
+            return lambda columns, _: weights[..., columns], unchanged
         logsumexp = self.step.logsumexp[self.sentence, self.heads, rows]
         query = self.step.query[self.sentence, self.heads, rows]
         query = self.step.scoring.scaled(query.to(torch.promote_types(query.dtype, torch.float32)))
         largest_score = float(query.norm(dim=-1).max()) * self._largest_norm
-        if not math.isfinite(largest_score + float(logsumexp.abs().max())):
-            return lambda columns, _: self._step_weights(rows, columns), keep
+        if not math.isfinite(largest_score + float(logsumexp.abs().max())):  # the matrix product would give NaN
+            return lambda columns, _: self._step_weights(rows, columns), unchanged
         rounded = logsumexp.to(query.dtype)
         rounding_error = (rounded - logsumexp).to(query.dtype)
         query = torch.cat([query, torch.stack([-rounded, rounding_error], -1)], -1)
@@ -75,7 +75,7 @@ class Blockwise:
 
 
 def is_open(step: Step, rows: range, columns: range, *, sentence: int = 0) -> bool | None:
-    """Whether the mask of a step opens all cells of a block (True) or none (False); None if unknown: `Mask.is_open`."""
+    """Whether a step's mask opens all cells of a block (True) or none (False); else None, as in `Mask.is_open`."""
     if step.mask is None:
         return True
     return step.mask.of_sentence(sentence).is_open(rows, columns) if isinstance(step.mask, Mask) else None

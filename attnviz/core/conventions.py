@@ -66,10 +66,12 @@ def _to_boolean(mask: Tensor, convention: str) -> Tensor:
     return mask.bool()
 
 
-def named(mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...] | None) -> Tensor | Mask | None:
+def to_named_mask(
+    mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...] | None
+) -> Tensor | Mask | None:
     """Convert a mask, which broadcasts to (B, H, queries, keys), to named rules if these give exactly the same cells.
 
-    Otherwise the mask is returned; None for an open mask. `lengths` are the numbers of tokens per sentence, if known.
+    Otherwise return the mask, or None if it blocks no cell. `lengths` are the tokens per sentence, if known.
     """
     if mask is None or mask.all():
         return None
@@ -92,8 +94,8 @@ def named(mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...]
 
 
 def _window_rules(mask: Tensor) -> list[Mask]:
-    """Guess sliding-window rules from how many keys the last and the first query see; empty if one sees no key."""
-    sees_key = mask.flatten(0, 1).any(0)  # (Q, K): without padding, if one sentence has none
+    """Guess sliding-window rules from how many keys the last and the first query see; empty if either sees no key."""
+    sees_key = mask.flatten(0, 1).any(0)  # (Q, K), joined over sentences: the longest sentence has no padding
     before, after = int(sees_key[-1].sum()) - 1, int(sees_key[0].sum()) - 1  # a query also sees itself
     if min(before, after) < 0:
         return []
@@ -101,7 +103,7 @@ def _window_rules(mask: Tensor) -> list[Mask]:
 
 
 def _document_rules(mask: Tensor, queries: int) -> list[Mask]:
-    """Guess the rule of packed documents, if there are several: each begins where a query cannot see the key before."""
+    """Guess packed documents: a document begins where a query cannot see the key before it. Empty for one document."""
     sees_previous = mask[0, 0].diagonal(-1)  # query 1 and key 0, query 2 and key 1, ...
     starts = (~sees_previous).nonzero().flatten() + 1
     lengths = tuple(end - start for start, end in pairwise([0, *starts.tolist(), queries]))

@@ -86,7 +86,7 @@ OF_PICTURES = (
 def check_no_picture(name: str) -> None:
     """Raise InputError if the extension of a file name is that of a picture."""
     if name.lower().endswith(PICTURES):
-        raise InputError(f"{quoted(name)} is a picture, and text is read here. {OF_PICTURES}")
+        raise InputError(f"{quoted(name)} is a picture, but text is expected here. {OF_PICTURES}")
 
 
 def did_you_mean(typed: str, options: Iterable[str]) -> str:

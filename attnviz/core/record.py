@@ -96,7 +96,7 @@ class Step:
     def masked_scores(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """The scores with blocked cells replaced by -inf, (rows, columns)."""
         scores = self.scores(head, rows, columns, sentence=sentence)
-        return attention.masked(scores, self.may_attend(head, rows, columns, sentence=sentence))
+        return attention.mask_scores(scores, self.may_attend(head, rows, columns, sentence=sentence))
 
     def weights(self, head: int, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0) -> Tensor:
         """The weights of one head, (rows, columns); empty rows follow the `empty_rows` policy."""

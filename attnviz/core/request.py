@@ -53,9 +53,10 @@ class Request:
         for item in text if is_list else [text]:
             request = cls((item,)) if isinstance(item, str) else item
             if not isinstance(request, Request) or len(request.texts) != 1:
-                is_array_or_picture = hasattr(text, "size")
-                instead = f"a {type(text).__name__}. {OF_PICTURES}" if is_array_or_picture else f"{quoted(item)}."
-                raise InputError(f"A text is a string, and several are a list of strings; given {instead}")
+                instead = f"{quoted(item)}."
+                if hasattr(text, "size"):  # an array or a picture
+                    instead = f"a {type(text).__name__}. {OF_PICTURES}"
+                raise InputError(f"Give a text as a string, or several texts as a list of strings; given {instead}")
             requests.append(request)
         pictures = tuple(request.pictures[0] if request.pictures else () for request in requests)
         return cls(tuple(request.texts[0] for request in requests), pictures=pictures if any(pictures) else ())

@@ -54,17 +54,17 @@ class Bias(ABC):
         queries: int,
         keys: int,
         *,
-        only: slice = ALL,
+        head_slice: slice = ALL,
         rows: slice = ALL,
         columns: slice = ALL,
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
-        """Compute the bias of scores (B, heads, queries, keys), for the heads `only` and one block of rows and columns.
+        """Compute the bias of scores (B, heads, queries, keys), for a slice of heads, rows and columns.
 
         Queries are aligned bottom-right: the last query has the position of the last key, as with a cache.
 
         Returns:
-            The bias, (1, only, rows, columns).
+            The bias, (1, heads of the slice, rows, columns).
         """
 
     def to_json(self) -> dict[str, Any]:
@@ -77,18 +77,18 @@ class _ByDistance(Bias):
     """A bias that depends only on the head and on the distance from query to key."""
 
     @abstractmethod
-    def values(self, distance: Tensor, heads: int, only: slice, dtype: torch.dtype) -> Tensor:
-        """Compute the bias, (only, n), for distances (n,): key - query, negative for a key before the query."""
+    def values(self, distance: Tensor, heads: int, head_slice: slice, dtype: torch.dtype) -> Tensor:
+        """Compute the bias of a slice of heads for distances (n,), key - query: (heads of the slice, n)."""
 
-    def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
+    def tensor(self, heads, queries, keys, *, head_slice=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
         row_range, column_range = range(queries)[rows], range(keys)[columns]
         if not (row_range and column_range):
-            return torch.zeros(1, len(range(heads)[only]), len(row_range), len(column_range), dtype=dtype)
+            return torch.zeros(1, len(range(heads)[head_slice]), len(row_range), len(column_range), dtype=dtype)
         # Each distance is computed once: a row of the bias is a window of the distances, and the window of the next
         # row starts one distance earlier. The first window is that of the last row.
         num_rows, num_columns = row_range[-1] - row_range[0] + 1, column_range[-1] - column_range[0] + 1
         least = column_range[0] - (row_range[-1] + keys - queries)  # bottom-right: query i is at key i + keys - queries
-        values = self.values(torch.arange(least, least + num_rows + num_columns - 1), heads, only, dtype)
+        values = self.values(torch.arange(least, least + num_rows + num_columns - 1), heads, head_slice, dtype)
         windows = values.unfold(-1, num_columns, 1).flip(1)
         return windows[:, :: row_range.step, :: column_range.step].unsqueeze(0)
 
@@ -104,13 +104,13 @@ class ALiBi(_ByDistance):
 
     bias = "alibi"
 
-    def values(self, distance, heads, only, dtype):
-        """Compute -slope · |distance|, (only, n), for distances (n,)."""
+    def values(self, distance, heads, head_slice, dtype):
+        """Compute -slope · |distance|, (heads of the slice, n), for distances (n,)."""
         power = 2 ** (heads.bit_length() - 1)  # the largest power of two that is not above the number of heads
         slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
         num_missing = heads - power
         slopes += [2 ** (-8 * (i + 1) / (2 * power)) for i in range(0, 2 * num_missing, 2)]
-        return torch.tensor(slopes[only], dtype=dtype).reshape(-1, 1) * -distance.abs()
+        return torch.tensor(slopes[head_slice], dtype=dtype).reshape(-1, 1) * -distance.abs()
 
     def __str__(self) -> str:
         return "ALiBi"
@@ -120,11 +120,11 @@ class ALiBi(_ByDistance):
 class RelativeBias(_ByDistance):
     """Relative position bias of a T5 encoder: a number per head and bucket of distances (Raffel et al. 2020, 2.1).
 
-    There are 32 buckets, 16 for keys after the query. On each side, eight hold one distance each; the others widen
-    logarithmically up to a distance of 128, beyond which all distances share the last one.
+    There are 32 buckets, 16 for keys after the query. On each side, eight buckets hold one distance each; the others
+    widen logarithmically up to a distance of 128. All larger distances are in the last bucket.
 
     Attributes:
-        seed: seed of the numbers, which are drawn from a normal distribution; from 0 to 100,000.
+        seed: random seed, from 0 to 100,000; the numbers are drawn from a normal distribution.
     """
 
     bias = "relative"
@@ -133,11 +133,11 @@ class RelativeBias(_ByDistance):
     def __post_init__(self):
         check_whole("The seed of a relative bias", self.seed, 0, 100_000)
 
-    def values(self, distance, heads, only, dtype):
-        """Look up the number of the bucket of each distance, (only, n)."""
+    def values(self, distance, heads, head_slice, dtype):
+        """Look up the bias of each distance in the random table, by head and bucket: (heads of the slice, n)."""
         generator = torch.Generator().manual_seed(self.seed)
         table = torch.randn(heads, 32, generator=generator, dtype=torch.float64)
-        return table[only].to(dtype)[:, t5_bucket(distance)]
+        return table[head_slice].to(dtype)[:, t5_bucket(distance)]
 
     def __str__(self) -> str:
         return f"relative bias (32 buckets, seed {self.seed})"
@@ -202,7 +202,7 @@ class Scoring:
         return replace(original, **self.changed() | {"bias": original.bias + self.bias})
 
     def until(self, stage: str) -> "Scoring":
-        """Return the scoring up to and including a stage of `ORDER`; later stages change nothing."""
+        """Return the scoring up to and including a stage of `ORDER`; later stages have no effect in it."""
         neutral = {"scale": 1.0, "softcap": None, "bias": (), "temperature": 1.0}
         later_stages = ORDER[ORDER.index(stage) + 1 :]
         return replace(self, **{name: neutral[name] for name in later_stages})
@@ -247,7 +247,7 @@ class Scoring:
         return products if bias is None else products + bias.to(products.dtype) / self.temperature
 
     def scaled(self, query: Tensor) -> Tensor:
-        """Scale queries so that products with keys are the scores without bias; with softcap, the argument of tanh."""
+        """Scale queries so that their products with keys are the scores before the bias, or the softcap's tanh input."""
         scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         return query * (scale / (self.temperature if self.softcap is None else self.softcap))
 
@@ -259,7 +259,7 @@ class Scoring:
     def added(self, query: Tensor, key: Tensor, part: Area = Area()) -> Tensor | None:
         """The sum of all biases for one block; axes of size 1 stay. None if there is no bias."""
         (_, num_heads, queries, _), keys = query.shape, key.shape[2]
-        block = {"only": part.heads, "rows": part.rows, "columns": part.columns}
+        block = {"head_slice": part.heads, "rows": part.rows, "columns": part.columns}
         block["dtype"] = torch.promote_types(query.dtype, torch.float32)
         total = None
         for bias in self.bias:
@@ -276,7 +276,7 @@ def check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
     if query.shape[-1] != key.shape[-1]:
         raise ShapeError(f"Query and key differ in d_k ({query.shape[-1]} and {key.shape[-1]}): {shapes}.")
     if query.shape[-1] == 0:
-        raise ShapeError(f"d_k is 0, so there is no dot product to take: {shapes}.")
+        raise ShapeError(f"d_k is 0, so there is no dot product: {shapes}.")
     if key.shape[-2] != value.shape[-2]:
         raise ShapeError(f"Key and value differ in length ({key.shape[-2]} and {value.shape[-2]}): {shapes}.")
     for axis, name in enumerate(("batch", "heads")[: query.dim() - 2]):

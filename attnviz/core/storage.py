@@ -15,7 +15,7 @@ UNFINISHED = ".*.part"
 
 
 @contextmanager
-def unfinished(path: Path) -> Iterator[Path]:
+def temporary_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to. At the end, the new file replaces `path`; if writing fails, `path` stays.
 
     A device or a pipe has no temporary file: its own path is yielded. An OSError names the file `path`.
@@ -36,7 +36,7 @@ def unfinished(path: Path) -> Iterator[Path]:
 
 def write(path: Path, content: bytes) -> None:
     """Write a file atomically: if writing fails, the old file stays. Raise OSError with the file name."""
-    with unfinished(path) as temporary:
+    with temporary_file(path) as temporary:
         temporary.write_bytes(content)
 
 

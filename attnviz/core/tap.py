@@ -248,11 +248,11 @@ class BiasBesideSink(Bias):
     bias: Bias
     sink: int
 
-    def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
+    def tensor(self, heads, queries, keys, *, head_slice=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
         """Compute the bias without the sink, and append a column of zeros if the block has the sink."""
         columns = slice(*columns.indices(keys))
         has_sink = self.sink in range(keys)[columns]
-        block = {"only": only, "rows": rows, "columns": columns, "dtype": dtype}
+        block = {"head_slice": head_slice, "rows": rows, "columns": columns, "dtype": dtype}
         return pad(self.bias.tensor(heads, queries, self.sink, **block), (0, int(has_sink)))
 
     def __str__(self) -> str:

@@ -16,11 +16,11 @@ class Token:
 
     Attributes:
         text: the piece of the text, the name of a special token such as ``<pad>``, or the row and column of a patch.
-        id: number in the vocabulary.
+        id: index in the vocabulary.
         start, end: character range in the text, ``sentence[start:end]``; start equals end for a token without a range.
         special: whether the tokenizer added the token.
         joined: whether the token continues the word of the token before it.
-        segment: number of the text in a pair of texts, 0 or 1.
+        segment: index of the text in a pair of texts, 0 or 1.
         role: speaker in a chat, "system", "user" or "assistant"; else "answer" for a token that the model wrote, or "".
         box: rectangle in a picture; None for a token of a text.
     """
@@ -47,10 +47,10 @@ CLOSING = "\"')]}»”’」』"
 
 
 def begins_sentence(before: Token, token: Token, text: str) -> bool:
-    """Whether a sentence begins at a token, given the token before; a rule without a list of abbreviations.
+    """Whether a sentence begins at a token, given the token before it.
 
-    A sentence begins where the role changes, after a line break, after 。！？, and after . ! ? … followed by a space,
-    so also after "Mr. ".
+    A sentence begins where the role changes, after a line break, after 。！？, and after . ! ? … followed by a space.
+    There is no list of abbreviations, so a sentence also begins after "Mr. ".
     """
     if before.role != token.role:
         return True

@@ -60,7 +60,7 @@ class WindowGrid:
 
     @cached_property
     def open_cells(self) -> Tensor:
-        """The mask within each window, (windows, n, n): a rolled window joins patches that were not neighbors."""
+        """The mask within each window, (windows, n, n): rolling joins patches that are not neighbors in the picture."""
         places = self.places
         return self.mask.allows(places[:, :, None], places[:, None, :], torch.zeros(1, 1, 1, dtype=torch.int64))
 
@@ -101,7 +101,7 @@ class WindowGrid:
 
     def join(self, step: Step, edits: Edits) -> Step:
         """Convert a step of windows to a step of the padded picture, (B, H, N, N), with the same edits."""
-        order = self.places.flatten().argsort()  # index among the cells of all windows, for each position
+        order = self.places.flatten().argsort()  # for each position, its index among the cells of all windows
 
         def join_windows(vectors: Tensor) -> Tensor:
             """Convert (B · windows, H, n, ...) to (B, H, N, ...)."""
@@ -121,7 +121,7 @@ class WindowGrid:
 
 @dataclass(frozen=True)
 class InWindows(Mask):
-    """A mask of the padded picture, applied within windows: "sentence" s is window s % count of picture s // count."""
+    """A mask of the padded picture, for a batch of all windows: entry s is window s % count of picture s // count."""
 
     mask: Mask
     windows: WindowGrid
@@ -133,7 +133,11 @@ class InWindows(Mask):
 
     def allows(self, query, key, sentence):
         places, window = self.windows.places.to(query.device), sentence % self.windows.count
-        return self.mask.allows(places[window, query], places[window, key], sentence // self.windows.count)
+        query, key = (
+            places[window, query],
+            places[window, key],
+        )  # from positions in the window to positions in the picture
+        return self.mask.allows(query, key, sentence // self.windows.count)
 
     def __str__(self) -> str:
         return str(self.mask)
@@ -151,11 +155,11 @@ class WindowBias(Bias):
     windows: PatchWindows
     table: Tensor
 
-    def tensor(self, heads, queries, keys, *, only=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
+    def tensor(self, heads, queries, keys, *, head_slice=ALL, rows=ALL, columns=ALL, dtype=torch.float32):
         if len(self.table) != heads:
             raise ShapeError(f"The bias of windows is for {len(self.table)} heads; the model has {heads}.")
         query, key = self._cells(torch.arange(queries)[rows]), self._cells(torch.arange(keys)[columns])
-        return self.table[only][:, query[:, None], key].to(dtype)[None]
+        return self.table[head_slice][:, query[:, None], key].to(dtype)[None]
 
     def _cells(self, positions: Tensor) -> Tensor:
         """Index within its window for each position of the picture."""

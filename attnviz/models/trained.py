@@ -66,6 +66,6 @@ def write(model: Model, path: Path) -> None:
     """Save the weights of a model as float16: half the bytes, and no measured difference in the outputs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().half().contiguous() for name, tensor in model.state_dict().items()}
-    with storage.unfinished(path) as part:
+    with storage.temporary_file(path) as part:
         save_file(weights, part, {"config": json.dumps(asdict(model.config))})
         part.chmod(0o644)  # safetensors makes files that only their owner can read
