@@ -63,9 +63,9 @@ class MaskFormat:
         if self.name not in ("is_causal", "key_padding_mask"):
             return ""
         may_attend = mask.tensor(queries, keys)
-        promise, expected = "has the same keys for every query", may_attend[:, :, :1]
+        meaning, expected = "has the same keys for every query", may_attend[:, :, :1]
         if self.name == "is_causal":
-            promise = "blocks the future aligned top-left, and nothing else"
+            meaning = "blocks the future aligned top-left, and nothing else"
             expected = Subsequent().tensor(queries, keys)
         different_cells = (may_attend != expected).nonzero().tolist()
         if not different_cells:
@@ -73,7 +73,7 @@ class MaskFormat:
         sentence, _, query, key = different_cells[0]
         verb = "opens" if may_attend[sentence, 0, query, key] else "blocks"
         suffix = f" of sentence {sentence}" if mask.batch_size else ""
-        return f"{self.name} {promise}; this mask {verb} key {key} for query {query}{suffix}."
+        return f"{self.name} {meaning}; this mask {verb} key {key} for query {query}{suffix}."
 
     def to_tensor(self, mask: Mask, queries: int, keys: int, *, heads: int = 1) -> Tensor | None:
         """Convert a mask to a tensor in this format; None if the format cannot express it.
@@ -89,7 +89,8 @@ class MaskFormat:
             return None
         may_attend = mask.tensor(queries, keys)
         if self.name == "huggingface":
-            return to_zero_is_masked(may_attend[:, 0, 0]) if _is_row(mask, queries, keys) else self.to(may_attend)
+            ignores_query = _ignores_query(mask, queries, keys)
+            return to_zero_is_masked(may_attend[:, 0, 0]) if ignores_query else self.to(may_attend)
         if self.name == "key_padding_mask":
             return self.to(may_attend[:, 0, 0])
         if self.name == "attn_mask" and mask.batch_size:
@@ -174,15 +175,15 @@ def _flex(mask: Mask, queries: int, keys: int) -> list[str]:
 
 def _huggingface(mask: Mask, queries: int, keys: int) -> list[str]:
     """Write code for transformers: 0 and 1 if the mask is the same for every query, else floats with four axes."""
-    if _is_row(mask, queries, keys):
+    if _ignores_query(mask, queries, keys):
         lines, tokens = _row(mask, queries, keys)
         lines.append(f"mask = {tokens.operand(ATOM)}.long()  # 1 = token, 0 = padding")
         added = f"torch.zeros_like(scores).masked_fill(mask[:, None, None] == 0, {LOWEST})"
     else:
         lines = _floats(mask, queries, keys, LOWEST, "the lowest number")
-        lines.append("mask = mask.expand(len(query), 1, queries, keys)  # with four axes it is taken as it is")
+        lines.append("mask = mask.expand(len(query), 1, queries, keys)  # a mask with four axes is used unchanged")
         added = "mask"
-    lines.append("# model(input_ids, attention_mask=mask); an eager layer of it computes:")
+    lines.append("# model(input_ids, attention_mask=mask); its layers then compute, in eager mode:")
     return [*lines, SCORES, f"weights = (scores + {added}).softmax(-1)", OUTPUT]
 
 
@@ -200,27 +201,27 @@ def _true_is_masked(mask: Mask, queries: int, keys: int) -> list[str]:
     return [*lines, 'weights = scores.masked_fill(mask, float("-inf")).softmax(-1)', OUTPUT]
 
 
-def _is_row(mask: Mask, queries: int, keys: int) -> bool:
+def _ignores_query(mask: Mask, queries: int, keys: int) -> bool:
     """Whether every query of a sentence sees the same keys."""
     grid = mask.tensor(queries, keys)
     return bool((grid == grid[:, :, :1]).all())
 
 
 def _grid(mask: Mask, queries: int, keys: int, style: str = GRID) -> tuple[list[str], Symbol]:
-    """Write lines, and an expression that is True where a query may attend: (Q, K), (B, 1, 1, K) or (B, 1, Q, K)."""
+    """Write lines of code, and an expression, True = may attend, (Q, K), (B, 1, 1, K) or (B, 1, Q, K)."""
     writer = MaskWriter(queries, keys, style)
     may_attend = writer.write(mask)
     return writer.lines, may_attend
 
 
 def _blocked_cells(mask: Mask, queries: int, keys: int) -> tuple[list[str], str]:
-    """Write lines, and an expression that is True where a key is blocked, with the shapes of `_grid`."""
+    """Write lines of code, and an expression, True = blocked, that uses them; shapes as in `_grid`."""
     lines, may_attend = _grid(mask, queries, keys)
     return lines, (~may_attend).text
 
 
 def _row(mask: Mask, queries: int, keys: int) -> tuple[list[str], Symbol]:
-    """Write lines, and an expression that is True at tokens, (B, K), for a mask that is the same for every query."""
+    """Write lines of code, and an expression, True = token, (B, K), for a mask that is the same for every query."""
     lines, tokens = _grid(mask, queries, keys, ROW)
     if "Q" in tokens.axes:
         lines, grid = _grid(mask, queries, keys)
@@ -240,11 +241,10 @@ def _floats(mask: Mask, queries: int, keys: int, fill: str, fill_words: str) -> 
 
 
 def _split_padding(mask: Mask, queries: int, keys: int) -> tuple[Mask, Mask | None]:
-    """Split a mask into rules that are the same for all sentences, and padding; else return the mask and None."""
-    padding, shared = [], []
-    for rule in mask.masks if isinstance(mask, And) else ():
-        is_padding = rule.batch_size and "Q" not in _grid(rule, queries, keys)[1].axes
-        (padding if is_padding else shared).append(rule)
+    """Split a mask into rules that are the same for all sentences, and padding; if it cannot be split: mask, None."""
+    rules = mask.masks if isinstance(mask, And) else ()
+    padding = [rule for rule in rules if rule.batch_size and "Q" not in _grid(rule, queries, keys)[1].axes]
+    shared = [rule for rule in rules if rule not in padding]
     if not padding or not shared or any(rule.batch_size for rule in shared):
         return mask, None
     shared_mask, padding_mask = (And(tuple(rules)) if len(rules) > 1 else rules[0] for rules in (shared, padding))
@@ -287,5 +287,5 @@ def mask_format(name: str) -> MaskFormat:
     """Look up a format by its name; raise MaskError, which lists all names, if there is none."""
     formats = {convention.name: convention for convention in FORMATS}
     if name not in formats:
-        raise MaskError(f"There is no mask format {quoted(name)}. There are: {', '.join(formats)}.")
+        raise MaskError(f"There is no mask format {quoted(name)}. Available formats: {', '.join(formats)}.")
     return formats[name]

@@ -247,7 +247,7 @@ class Scoring:
         return products if bias is None else products + bias.to(products.dtype) / self.temperature
 
     def scaled(self, query: Tensor) -> Tensor:
-        """Scale queries so that their products with keys are the scores before the bias, or the softcap's tanh input."""
+        """Scale queries so that products with keys are the scores without bias, or the input of tanh with softcap."""
         scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         return query * (scale / (self.temperature if self.softcap is None else self.softcap))
 

@@ -220,12 +220,11 @@ class Tap:
 
 def _output_of_donors(site_donors: list[Donor], query: Tensor, value: Tensor) -> Tensor | None:
     """Collect the outputs of other texts, (B, H, Q, d_v): NaN where nothing is replaced; None if there are none."""
-    output_donors = [donor for donor in site_donors if "output" in donor.tensors]
-    if not output_donors:
-        return None
-    output = value.new_full((*query.shape[:3], value.shape[-1]), torch.nan)
-    for donor in output_donors:
-        output = donor.put("output", output)
+    output = None
+    for donor in site_donors:
+        if "output" in donor.tensors:
+            unset = value.new_full((*query.shape[:3], value.shape[-1]), torch.nan)
+            output = donor.put("output", unset if output is None else output)
     return output
 
 

@@ -171,7 +171,10 @@ def test_a_mask_opens_the_cells_that_it_opens_in_the_app(pages, text):
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("causl", "Character 1 of the mask “causl”: there is no rule “causl”. There are: blank, block_diffusion, "),
+        (
+            "causl",
+            "Character 1 of the mask “causl”: there is no rule “causl”. Available rules: blank, block_diffusion, ",
+        ),
         ("window", "Character 1 of the mask “window”: “before” is missing; write window(before, after=0)."),
         ("window(x)", "“before” is “x”; it must be a whole number from 0 to 100,000."),
         ("(causal", "the parenthesis that opens at character 1 is not closed."),

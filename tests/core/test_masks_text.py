@@ -109,7 +109,7 @@ def test_other_spellings_are_read_too(text, mask):
     [
         ("causal & windw(4)", "Character 10 of the mask 'causal & windw(4)': there is no rule 'windw'. Did you mean"),
         ("", "Character 1 of the mask '': a rule is missing; write one, such as causal"),
-        ("nonsense", "there is no rule 'nonsense'. There are: blank, block_diffusion, blocked, blocks, causal"),
+        ("nonsense", "there is no rule 'nonsense'. Available rules: blank, block_diffusion, blocked, blocks, causal"),
         ("causal and window(2)", "(2)': 'and' cannot stand here. Write & for it."),
         ("not causal", "there is no rule 'not'. Write ~ for it."),
         ("(causal", "Character 8 of the mask '(causal': the parenthesis that opens at character 1 is not closed."),

@@ -16,7 +16,7 @@ from attnviz.core.scoring import ALiBi, RelativeBias, bias_from_json, t5_bucket
 def test_a_block_of_a_bias_is_that_block_of_the_whole(bias, rows, columns, only):
     """(1, heads, rows, columns); also empty blocks."""
     whole = bias.tensor(H, Q, K)
-    block = bias.tensor(H, Q, K, rows=rows, columns=columns, only=only)
+    block = bias.tensor(H, Q, K, rows=rows, columns=columns, head_slice=only)
 
     assert whole.shape == (1, H, Q, K)
     assert whole.dtype is torch.float32

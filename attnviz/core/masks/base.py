@@ -176,8 +176,9 @@ class Mask(ABC):
             used_codes = torch.bincount(codes.flatten(), minlength=2 * len(rule_sets)).nonzero().flatten()
             codes = torch.searchsorted(used_codes, codes)
             rule_sets = [({index: rule} if code % 2 else {}) | rule_sets[code // 2] for code in used_codes.tolist()]
-        has_open_cells = not all(rule_sets)  # then the first set is empty
-        return tuple(map(Reason.of, rule_sets[has_open_cells:])), codes if has_open_cells else codes + 1
+        if all(rule_sets):  # every cell is blocked
+            return tuple(map(Reason.of, rule_sets)), codes + 1
+        return tuple(map(Reason.of, rule_sets[1:])), codes  # the first set, without rules, is that of open cells
 
     def is_open(self, queries: range, keys: range) -> bool | None:
         """Whether a block of cells is all open (True) or all blocked (False), without computing its cells.
@@ -198,7 +199,7 @@ class Mask(ABC):
         return range(reached[0].start, reached[-1].stop, keys.step) if reached else keys[:0]
 
     def keys_left(self, queries: int, keys: int, *, sentence: int = 0) -> Tensor:
-        """Count the keys that each query may attend to, int64, (Q,); blocks that `is_open` decides are not computed."""
+        """Count the keys that each query may attend to, int64, (Q,); skip blocks that `is_open` can decide."""
         mask, counts = self.of_sentence(sentence), torch.zeros(queries, dtype=torch.int64)
         width = BLOCK // HIGH
         for first_row in range(0, queries, HIGH):
@@ -234,7 +235,7 @@ class Mask(ABC):
     def _indices(
         self, queries: int, keys: int, rows: slice | Tensor, columns: slice | Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Number the queries, keys and sentences of a block, as the arguments of `allows`."""
+        """List the positions of queries and keys of a block, and all sentences, as the arguments of `allows`."""
         query = torch.arange(queries)[rows].reshape(1, -1, 1)
         key = torch.arange(keys)[columns].reshape(1, 1, -1)
         return query, key, torch.arange(self.batch_size or 1).reshape(-1, 1, 1)
@@ -250,12 +251,12 @@ class Mask(ABC):
 
     @property
     def text(self) -> str:
-        """Text from which `attnviz.mask` makes an equal mask: "padding(5, 3, left=5)"; raise MaskError if none does."""
+        """Text from which `attnviz.mask` makes an equal mask: "padding(5, 3, left=5)"; raise MaskError if none."""
         names = [parameter.name for parameter in self.parameters()]
         if not getattr(self, "keyword", "") or (is_dataclass(self) and [f.name for f in fields(self)] != names):
             raise MaskError(f"The mask '{self}' has no text: it is not a rule with a name.")
         arguments: list[str] = []
-        needs_name = False  # arguments after a list, or after a default value that is left out
+        needs_name = False  # True after a list, and after a default value that is left out
         for parameter in self.parameters():
             value = getattr(self, parameter.name)
             if value == parameter.default and not parameter.required:
@@ -273,7 +274,7 @@ class Mask(ABC):
         by_name = {parameter.name: parameter for parameter in self.parameters()}
 
         def fill(match: re.Match) -> str:
-            """Write one number of `words`; nothing if it is optional and has its default value."""
+            """Fill in one placeholder of `words`, such as "{before}"; "" for an optional one with its default value."""
             value = getattr(self, match["name"])
             if match["optional"] and value == by_name[match["name"]].default:
                 return ""
@@ -427,7 +428,7 @@ def _join(group: type[_Group], *masks: Mask) -> Mask:
     operands: list[Mask] = []
     for mask in masks:
         operands += mask.masks if isinstance(mask, group) else [mask]
-    operands = [*dict.fromkeys(operands)]  # without duplicates
+    operands = [*dict.fromkeys(operands)]
     return group(tuple(operands)) if len(operands) > 1 else operands[0]
 
 

@@ -126,8 +126,8 @@ def item_of(number: Any, numbers: Sequence[int]) -> Any:
 
 
 def is_cell(query: Any, key: Any, cells: Sequence[tuple[int, int]]) -> Any:
-    """Whether (query, key) is in a sorted list of cells without duplicates."""
-    if isinstance(query, Tensor):
+    """Whether (query, key), as tensors, spans or symbols, is in a sorted list of cells without duplicates."""
+    if isinstance(query, Tensor):  # one integer per cell
         return is_in(query * WIDE + key, [row * WIDE + column for row, column in cells])
     return query.is_cell(key, cells)
 

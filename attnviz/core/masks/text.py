@@ -91,7 +91,7 @@ class MaskParser:
         return tree
 
     def mask(self, tree: Node | Mask) -> Mask:
-        """Convert a tree to a mask; raise MaskError if a rule is off, or masks have different numbers of sentences."""
+        """Convert a tree to a mask; raise MaskError if a rule is off, or masks are for different batch sizes."""
         if isinstance(tree, Mask):
             return tree
         if tree.kind == "off":
@@ -103,10 +103,10 @@ class MaskParser:
 
     def _expression(self, depth: int) -> Node | Mask:
         """Parse operands joined by "&" and "|", within `depth` parentheses or negations."""
-        return self._joined("or", partial(self._joined, "and", partial(self._operand, depth)))
+        return self._parse_joined("or", partial(self._parse_joined, "and", partial(self._operand, depth)))
 
-    def _joined(self, kind: str, parse_operand: Callable[[], Node | Mask]) -> Node | Mask:
-        """Parse one operand, or several joined by "&" (kind "and") or by "|" (kind "or")."""
+    def _parse_joined(self, kind: str, parse_operand: Callable[[], Node | Mask]) -> Node | Mask:
+        """Parse one operand, or several operands joined by "&" (kind "and") or by "|" (kind "or")."""
         start, operands = self._start(), [parse_operand()]
         while self._take(re.escape(SIGNS[kind])):
             operands.append(parse_operand())
@@ -132,7 +132,7 @@ class MaskParser:
         if name not in KEYWORDS:
             names = sorted({rule.keyword for rule in KEYWORDS.values()})
             hint = f" Write {SIGNS[name]} for it." if name in SIGNS else did_you_mean(name, names)
-            self._refuse(f"there is no rule {quoted(name)}", start, hint or f" There are: {', '.join(names)}.")
+            self._refuse(f"there is no rule {quoted(name)}", start, hint or f" Available rules: {', '.join(names)}.")
         return self._rule(KEYWORDS[name], start)
 
     def _shift(self, depth: int) -> Mask:
@@ -159,7 +159,7 @@ class MaskParser:
             self._refuse(str(error).rstrip("."), start)
 
     def _argument(self, rule: type[Mask], values: dict[str, Any]) -> None:
-        """Parse one argument, by position or by name, into `values`. To a list, the next arguments may be appended."""
+        """Parse one argument, by position or by name, into `values`; an open list in `values` takes further items."""
         start = self._start()
         name = self._take(r"[A-Za-z_]\w*(?=\s*=)")
         unset = [p for p in rule.parameters() if p.name not in values or isinstance(values[p.name], list)]
@@ -188,7 +188,8 @@ class MaskParser:
         if not parameter.needed and self._take("None"):
             return None
         digits = self._take(r"-?\d+")
-        if not digits or len(digits) > 7 or not parameter.least <= int(digits) <= LARGEST:  # 7: int() of few digits
+        # more than 7 digits are too large: `int` of very many digits raises another error
+        if not digits or len(digits) > 7 or not parameter.least <= int(digits) <= LARGEST:
             wrong_text = digits or self._take(r"[^,()\[\]]*")
             value = quoted(wrong_text, 20) if wrong_text else "missing"
             bounds = f"a whole number from {parameter.least:,} to {LARGEST:,}"
@@ -314,9 +315,10 @@ class Stack:
 
 
 def stack_from_text(text: str) -> Stack:
-    """Parse the text of a stack; raise MaskError if it is no mask, has too many entries, or masks do not fit.
+    """Parse the text of a stack: a mask with "off:" before rules that are off; ((a & b) | c) has entries a, b and c.
 
-    It is the text of a mask with "off:" before rules that are off; ((a & b) | c) has the entries a, b and c.
+    Raises:
+        MaskError: if the text is not a mask, there are too many entries, or the masks do not fit together.
     """
     if text.strip() == NONE:
         return Stack()
@@ -325,7 +327,7 @@ def stack_from_text(text: str) -> Stack:
 
 
 def _entries(parser: MaskParser, tree: Node | Mask) -> list[Entry]:
-    """Convert a syntax tree to entries: those of the first operand, and one entry per further operand."""
+    """Convert a syntax tree to entries: all entries of the first operand, then one entry per further operand."""
     if isinstance(tree, Node) and tree.kind in JOINS:
         first, *others = tree.operands
         return [*_entries(parser, first), *(_entry(parser, operand, tree.kind) for operand in others)]
@@ -333,7 +335,7 @@ def _entries(parser: MaskParser, tree: Node | Mask) -> list[Entry]:
 
 
 def _entry(parser: MaskParser, tree: Node | Mask, join: str = "") -> Entry:
-    """Convert an operand to an entry; without `join`, with the default join of its rule."""
+    """Convert an operand to an entry; if `join` is empty, the entry has the default join of its rule."""
     flags = set()
     for flag in ("off", "not"):
         if isinstance(tree, Node) and tree.kind == flag:

@@ -22,7 +22,7 @@ GRID, ROW, PREDICATE, SCRIPT = "grid", "row", "predicate", "script"
 """Styles of code: a mask (Q, K), (B, 1, 1, K) or (B, 1, Q, K); a row over keys only, (K,) or (B, K); a function of one
 query and key for FlexAttention; the same function in JavaScript."""
 
-COMPARED, EITHER, BOTH, SUM, PRODUCT, DENIED, ATOM = range(7)
+COMPARED, EITHER, BOTH, SUM, PRODUCT, NEGATED, ATOM = range(7)
 """Operator precedence in Python, from comparisons (lowest) to names (highest)."""
 
 
@@ -95,7 +95,7 @@ class Symbol:
         if self.opposite:
             return self.opposite
         sign = "!" if self.writer.style == SCRIPT else "~"
-        return replace(self.derive(f"{sign}{self.operand(DENIED)}", rank=DENIED), opposite=self)
+        return replace(self.derive(f"{sign}{self.operand(NEGATED)}", rank=NEGATED), opposite=self)
 
     def __and__(self, other: "Symbol") -> "Symbol":
         if self.certain or other.certain:
@@ -123,11 +123,12 @@ class Symbol:
         return self.writer.look_up(self, name, f"torch.isin({{}}, {table})")
 
     def num_up_to(self, numbers: Sequence[int]) -> "Symbol":
+        """Write the number of images, at the positions `numbers`, that are at or before the position."""
         table = self.writer.numbers("places", numbers)
         return self.writer.look_up(self, "images", f"torch.bucketize({{}}, {table}, right=True)")
 
     def num_ends(self, lengths: "Sequence[int] | Symbol") -> "Symbol":
-        """Write the number of documents that end at or before the position, which is the number of its document."""
+        """Write the number of documents that end at or before the position, which is the index of its document."""
         if self.writer.style == SCRIPT:
             return self.derive(f"numEnds({self.text}, {lengths.text})")
         ends = self.writer.numbers("ends", lengths, ".cumsum(0)  # where each document ends")
@@ -136,7 +137,7 @@ class Symbol:
         return replace(document, bounds=(0, last))
 
     def item_of(self, numbers: Sequence[int]) -> "Symbol":
-        """Write the number of each sentence, such as its length, with the axes that the style needs."""
+        """Write the entry of a list for each sentence, such as its length, with the axes that the style needs."""
         index = {GRID: "[:, None, None, None]", ROW: "[:, None]", PREDICATE: f"[{self.text}]"}[self.writer.style]
         return self.derive(f"{self.writer.numbers('lengths', numbers)}{index}")
 
@@ -191,7 +192,7 @@ class MaskWriter:
         key = Symbol(key_name, frozenset("K"), self, bounds=(0, math.inf))
         sentence = Symbol("b", frozenset("B"), self)
         code = allows(query, key, sentence)
-        if self.style != PREDICATE and "Q" not in code.axes:  # it needs no variable j
+        if self.style != PREDICATE and "Q" not in code.axes:  # short: torch.arange(keys, ...) in place of a variable j
             code = allows(query, replace(key, text=KEYS), sentence)
         if self.style == GRID and code.certain:
             return code.derive(ALL)
@@ -267,7 +268,7 @@ class MaskWriter:
         return f"{name}_{self.uses[name]}" if self.uses[name] > 1 else name
 
     def _tree(self, mask: Mask, shift: int, alone: bool) -> Symbol:
-        """Write a mask, whose queries are shifted, and its inner masks; `alone` if it consists of a single rule."""
+        """Write a mask and its inner masks, with queries shifted by `shift`; `alone` if there is only one rule."""
         match mask:
             case And(masks) | Or(masks):
                 expressions = [self._tree(inner, shift, alone) for inner in masks]
@@ -276,7 +277,7 @@ class MaskWriter:
                     return operands[0]
                 sign, rank = (" & ", BOTH) if isinstance(mask, And) else (" | ", EITHER)
                 axes = frozenset().union(*(operand.axes for operand in operands))
-                return Symbol(sign.join(operand.operand(DENIED) for operand in operands), axes, self, rank)
+                return Symbol(sign.join(operand.operand(NEGATED) for operand in operands), axes, self, rank)
             case Not(inner):
                 return ~self._tree(inner, shift, alone)
             case Shifted(inner, offset):

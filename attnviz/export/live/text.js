@@ -118,7 +118,7 @@ class MaskParser {
     if (!name) this.refuse("a rule is missing; write one, such as causal or window(2)");
     if (!Object.hasOwn(RULES, name)) {
       const why = NOT_HERE.includes(name) ? `the rule “${name}” is in the app alone` : `there is no rule “${name}”`;
-      this.refuse(why, `There are: ${Object.keys(RULES).sort().join(", ")}.`, start);
+      this.refuse(why, `Available rules: ${Object.keys(RULES).sort().join(", ")}.`, start);
     }
     return this.rule(RULES[name], start);
   }

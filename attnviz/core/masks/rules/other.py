@@ -73,9 +73,9 @@ class Random(Mask):
     """Random keys: each query sees `count` of every `every` consecutive keys, chosen at random without replacement.
 
     If `every` is at least the number of keys, these are the random keys of BigBird (Zaheer et al. 2020, section 2).
-    A hash of the seed, the query and the number of a run of `every` keys selects a permutation of the run, and the keys
-    that it moves to the first `count` indices are open. So any block of the mask can be computed alone, and the mask is
-    the same on every machine.
+    The keys are split into groups of `every` keys. A hash of the seed, the query and the group's index selects a
+    permutation of the group, and the keys that it moves to the first `count` places are open. So any block of the mask
+    can be computed alone, and the mask is the same on every machine.
     """
 
     rule = "random"
@@ -94,17 +94,17 @@ class Random(Mask):
     def allows(self, query, key, sentence):
         if not isinstance(query, Tensor):
             return UNKNOWN
-        index, run = key % self.every, key // self.every
+        index_in_group, group = key % self.every, key // self.every
         query_hashes = _hash(_hash(torch.tensor(self.seed & WORD)) + query)
-        hashes = _hash(query_hashes + run)
-        return _permute(index.expand(hashes.shape), hashes, self.every) < self.count
+        hashes = _hash(query_hashes + group)
+        return _permute(index_in_group.expand(hashes.shape), hashes, self.every) < self.count
 
     def code(self, writer):
         """Return None, because there is no short formula."""
 
 
-def _permute(index: Tensor, hashed: Tensor, size: int) -> Tensor:
-    """Permute indices from 0 to size - 1, with a separate permutation per hash.
+def _permute(index: Tensor, hashes: Tensor, size: int) -> Tensor:
+    """Permute indices from 0 to size - 1, by a permutation that the hash beside each index selects.
 
     A Feistel network of four rounds permutes 0 to root² - 1, where root is the square root of size, rounded up. An
     index that is permuted to size or above is permuted again, which gives a permutation of 0 to size - 1 ("cycle
@@ -113,11 +113,11 @@ def _permute(index: Tensor, hashed: Tensor, size: int) -> Tensor:
     root = math.isqrt(size - 1) + 1
     high, low = index // root, index % root
     for turn in range(4):
-        high, low = low, (high + _hash(hashed + low * 64 + turn)) % root
+        high, low = low, (high + _hash(hashes + low * 64 + turn)) % root  # low * 64 + turn: differs in every round
     index = high * root + low
     is_outside = index >= size
     if is_outside.any():
-        index[is_outside] = _permute(index[is_outside], hashed[is_outside], size)
+        index[is_outside] = _permute(index[is_outside], hashes[is_outside], size)
     return index
 
 
@@ -206,19 +206,19 @@ class Opened(_Cells):
 def rectangles(cells: Iterable[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
     """Group cells into few rectangles, each (first query, last query, first key, last key).
 
-    Each row is split into runs of consecutive keys; equal runs in consecutive rows become one rectangle.
+    Each row is split into segments of consecutive keys; equal segments in consecutive rows become one rectangle.
     """
-    runs: list[list[int]] = []  # [query, first key, last key]
+    segments: list[list[int]] = []  # [query, first key, last key]
     for query, key in sorted(set(cells)):
-        if runs and runs[-1][0] == query and runs[-1][2] == key - 1:  # the cell continues the last run
-            runs[-1][2] = key
+        if segments and segments[-1][0] == query and segments[-1][2] == key - 1:  # the cell continues the last segment
+            segments[-1][2] = key
         else:
-            runs.append([query, key, key])
+            segments.append([query, key, key])
     boxes: list[list[int]] = []  # [first query, last query, first key, last key]
     last_box: dict[tuple[int, int], list[int]] = {}  # the last box with these first and last keys
-    for query, first_key, last_key in runs:
+    for query, first_key, last_key in segments:
         box = last_box.get((first_key, last_key))
-        if box and box[1] == query - 1:  # the row before has the same run
+        if box and box[1] == query - 1:  # the row before has the same segment
             box[1] = query
         else:
             last_box[first_key, last_key] = box = [query, query, first_key, last_key]
