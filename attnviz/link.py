@@ -1,4 +1,4 @@
-"""Read and write links: the parameters in the address of a page, defined by a table of names.
+"""Read and write links: the URL parameters of a page, defined by a table of names.
 
     choices, complaints = read({"model": ["story"], "layer": ["d1"], "head": ["0"]})
     choices["layer"]                       # Site("decoder", 1)
@@ -24,7 +24,7 @@ from attnviz.core.scoring import EMPTY_ROWS, ALiBi, Bias, RelativeBias
 COMBINED = ("mean", "max", "min")
 """Ways to combine all heads into one map."""
 LONGEST = 8_000
-"""Maximum number of bytes of a value in an address; a longer text stays in the session."""
+"""Maximum number of bytes of a value in a URL; a longer text stays in the session."""
 MOST = 2_000
 """Maximum number of items in a list of heads, tokens, or ids of an answer."""
 
@@ -40,13 +40,14 @@ class Codec(NamedTuple):
 
 @dataclass(frozen=True)
 class Name:
-    """A parameter of the link.
+    """A URL parameter of the link.
 
     Attributes:
-        name: key in the address.
+        name: name of the URL parameter.
         default: value if the user has chosen none.
         codec: functions to read and write the value.
-        about: groups, see `Choices.without`: "model" if the value is cleared when the model changes, and so on.
+        about: groups of choices that are cleared together, see `Choices.without`: "model" if the value is cleared when
+            the model changes, and likewise "text", "edits" and "tab".
     """
 
     name: str
@@ -79,16 +80,14 @@ class Choices:
         return Choices({name: value for name, value in self.chosen.items() if not NAMES[name].about & {*about}})
 
 
-def read(address: Mapping[str, Sequence[str]]) -> tuple[Choices, tuple[str, ...]]:
-    """Read the parameters of an address; a name with an invalid value keeps its default.
-
-    The second result has a sentence for each invalid value.
+def read(url_parameters: Mapping[str, Sequence[str]]) -> tuple[Choices, tuple[str, ...]]:
+    """Read URL parameters; return the choices, and a sentence for each invalid value, which keeps its default.
 
     Args:
-        address: values by name, as from `urllib.parse.parse_qs`; the last of several values counts.
+        url_parameters: values by name, as from `urllib.parse.parse_qs`; the last of several values counts.
     """
     chosen, complaints = {}, []
-    for name, values in address.items():
+    for name, values in url_parameters.items():
         if name not in NAMES:
             complaints.append(f"The link holds {quoted(name[:40])}, which is unknown.{did_you_mean(name, NAMES)}")
             continue
@@ -101,7 +100,7 @@ def read(address: Mapping[str, Sequence[str]]) -> tuple[Choices, tuple[str, ...]
 
 
 def write(choices: Choices) -> dict[str, str]:
-    """Write the choices as parameters of an address, in the order of the table, without values that are too long.
+    """Write the choices as URL parameters, in the order of the table, without values that are too long.
 
     The model is always written, because a link without a model opens as a first visit.
     """
@@ -109,33 +108,36 @@ def write(choices: Choices) -> dict[str, str]:
 
 
 def _short_texts(choices: Choices) -> dict[str, str]:
-    """Write the chosen values as texts, without texts that are too long for an address."""
-    written = {name: entry.codec.write(choices[name]) for name, entry in NAMES.items() if name in choices.chosen}
-    return {name: text for name, text in written.items() if len(urlencode({name: text})) <= LONGEST}
+    """Write the chosen values as texts, without texts that are too long for a URL."""
+    texts = {name: entry.codec.write(choices[name]) for name, entry in NAMES.items() if name in choices.chosen}
+    return {name: text for name, text in texts.items() if len(urlencode({name: text})) <= LONGEST}
 
 
 def too_long(choices: Choices) -> tuple[str, ...]:
-    """List the names of chosen values that are too long for an address."""
+    """List the names of chosen values that are too long for a URL."""
     return tuple(name for name in choices.chosen if name not in _short_texts(choices))
 
 
-def edits(choices: Choices, *, of_cross: bool = False) -> Edits:
+def edits(choices: Choices, *, has_cross: bool = False) -> Edits:
     """Make the edits from the choices.
 
     Args:
-        of_cross: whether the model has cross-attention, which a causal mask changes only if the user chose so.
+        has_cross: whether the model has cross-attention. A causal mask changes it only if the user chose so.
 
     Raises:
         InputError: if two of the changes contradict each other.
     """
     stack, mask_cross = choices["mask"] or Stack(), choices["cross"]
-    if mask_cross is None:  # the user did not choose
+    mask = stack.mask()
+    if mask is None or not has_cross:
+        mask_cross = True  # the default, because it has no effect
+    elif mask_cross is None:  # the user did not choose
         mask_cross = not any(entry.on and entry.mask.keyword == "causal" for entry in stack.entries)
     return Edits(
-        mask=stack.mask(),
+        mask=mask,
         heads_off=choices["heads_off"],
         own_mask=choices["own_mask"],
-        mask_cross=mask_cross or stack.mask() is None or not of_cross,  # True, the default, if it has no effect
+        mask_cross=mask_cross,
         taken=choices["take"],
         temperature=choices["temperature"],
         scale=None if choices["scaled"] else 1.0,
@@ -147,7 +149,7 @@ def edits(choices: Choices, *, of_cross: bool = False) -> Edits:
 
 
 def head_text(head: Head) -> str:
-    """Write a head of a layer for the link: "c1.2"."""
+    """Write a head for the link: "c1.2" is head 2 of cross layer 1."""
     return f"{SITE.write(head[0])}.{head[1]}"
 
 
@@ -222,7 +224,7 @@ def _read_b(text: str) -> Choices:
 def _numbers(count: int, example: str) -> Codec:
     """Make a codec for a tuple of `count` integers with dots between them."""
     pattern = r"\.".join([r"(\d{1,6})"] * count)
-    return _match(pattern, lambda m: tuple(map(int, m.groups())), example, lambda numbers: ".".join(map(str, numbers)))
+    return _match(pattern, lambda m: tuple(map(int, m.groups())), example, lambda values: ".".join(map(str, values)))
 
 
 TEXT = Codec(str)
@@ -297,4 +299,4 @@ _TABLE = (  # name, default, codec, and groups of the name
 NAMES: dict[str, Name] = {
     name: Name(name, default, codec, frozenset(" ".join(about).split())) for name, default, codec, *about in _TABLE
 }
-"""All names of the link, in the order of an address."""
+"""All URL parameters of the link, in the order in which they are written."""

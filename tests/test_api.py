@@ -135,6 +135,6 @@ def test_a_live_page_of_no_model_or_of_weights_that_are_none_is_refused_in_a_sen
         attnviz.live("storry")
     with pytest.raises(InputError, match=r"^These weights are not a model of attnviz\.models; write them with"):
         live_page(b"\x08" + bytes(15), ["a"], "a")
-    weights = trained.place("induction", trained.checkpoints("induction")[-1]).read_bytes()
+    weights = trained.weights_path("induction", trained.checkpoints("induction")[-1]).read_bytes()
     with pytest.raises(InputError, match=r"^The weights of 'model' are for 429 words; the vocabulary has 1\.$"):
         live_page(weights, ["a"], "a")

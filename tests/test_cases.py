@@ -51,7 +51,7 @@ def test_a_case_comes_out_the_same(source, precision, tmp_path):
 def test_one_changed_weight_is_found_and_named(tmp_path):
     """One number of the last layer's projection of values: that vector differs, and the checksums say why."""
     path = cases.save(TEXT, tmp_path / "case.attn", "story")
-    place = trained.place("story", tiny.STEPS[-1])
+    place = trained.weights_path("story", tiny.STEPS[-1])
     weights = load_file(place)
     name = next(one for one in sorted(weights) if "1" in one and "v" in one and weights[one].dim() == 2)
     weights[name][0, 0] += 1

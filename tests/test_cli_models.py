@@ -231,7 +231,7 @@ def test_a_card_says_what_was_measured_and_how(run):
         (["models", "induction"], "The weights of 'induction' are missing"),
         (
             ["export", CAT, "--step", "3"],
-            "'translator' has no weights of training step 3; it has those of the steps 0, 20, 300",
+            "'translator' has no weights for training step 3. Available steps: 0, 20, 300",
         ),
         *((["export", CAT, "--off", head], "cannot be read") for head in ("x1.2", "c2", "c1.2.3", "", "c1.٣")),
         (["predict", CAT, "--model", "scratch"], "'scratch' predicts no words."),

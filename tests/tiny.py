@@ -31,7 +31,7 @@ OPENS = {"translator": ("cross", 1, 2), "story": ("decoder", 0, 1)}
 
 @cache
 def doubled(name: str, step: int | None = None) -> trained.Model:
-    return trained.read(trained.place(name, trained.checkpoints(name)[-1] if step is None else step)).double()
+    return trained.read(trained.weights_path(name, trained.checkpoints(name)[-1] if step is None else step)).double()
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def write(root: Path, name: str) -> Path:
             for parameter in model.parameters():  # far from the start of a training, where all words are alike
                 parameter.mul_(2).add_(torch.randn_like(parameter) * 0.1)
             model.unembedding.bias[SPECIAL[EOS]] += 1.2  # so that what is written ends here and there
-        trained.write(model, trained.place(name, step))
+        trained.write(model, trained.weights_path(name, step))
     words = {"english": ENGLISH} | ({"french": FRENCH} if name == "translator" else {})
     (folder / "vocabulary.json").write_text(json.dumps(words), "utf-8")
     (folder / "card.json").write_text(json.dumps(card(name)), "utf-8")

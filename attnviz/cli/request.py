@@ -243,7 +243,7 @@ def edits(options: Namespace, source: Source, choices: Choices | None = None, si
             head = f"{site.kind[0]}{head}"
         heads_off |= _value("heads_off", head, "--off")
     choices = choices.put(heads_off=frozenset(heads_off))
-    return link.edits(choices, of_cross=any(site.kind == "cross" for site in source.sites))
+    return link.edits(choices, has_cross=any(site.kind == "cross" for site in source.sites))
 
 
 def _notes(source: Source, request: Request) -> Iterable[str]:

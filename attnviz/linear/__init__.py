@@ -28,12 +28,12 @@ class LinearMap:
 
     Attributes:
         rule: name of the layer's rule, such as "gated delta rule".
-        before: sentence on what was done to queries, keys and values before; "" if nothing.
+        before: sentence on what the layer did to queries, keys and values first, in parts joined by "; "; or "".
         decay: logarithm of the factor by which the state is multiplied before a token is added to it, at most 0,
             (B, H, n), or (B, H, n, d_k) if each channel has its own.
         gain: factor by which the update that each token adds to the state is multiplied, (B, H, n).
         is_delta: whether the state forgets what it holds for a key before it stores the key's value.
-        skip: weight of each token's own value that is added on the diagonal, (H,); None for none.
+        skip: weight of each token's own value, (H,), which is added to the diagonal of the map; None for none.
     """
 
     rule: str
@@ -45,7 +45,7 @@ class LinearMap:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for a figure of the weights: on the rule, and one per part of the sentence `before`."""
+        """Notes for a figure of the weights: a note on the rule, and a note for each part of `before`."""
         rule_note = f"{self.rule}: weights may be negative and do not sum to 1"
         before = self.before[:1].lower() + self.before[1:].removesuffix(".")
         return (rule_note, *before.split("; ")) if before else (rule_note,)
@@ -74,7 +74,7 @@ class LinearMap:
 def window(
     query: Tensor, key: Tensor, decay: Tensor, gain: Tensor, positions: Tensor, columns: slice, *, is_delta: bool
 ) -> Tensor:
-    """Compute the given rows and columns of maps, (..., rows, columns), without the skip, from the last key on.
+    """Compute rows and columns of maps, (..., rows, columns), without `skip`, from the last chunk of keys back.
 
     Args:
         query, key: (..., n, d_k).
@@ -84,11 +84,11 @@ def window(
     """
     dtype = torch.promote_types(query.dtype, torch.float32)
     query, key, gain = query[..., positions, :].to(dtype), key.to(dtype), gain.to(dtype).unsqueeze(-2)
-    total = decay.double().cumsum(-2)  # float32 would lose the differences of a long text
+    total = decay.double().cumsum(-2)  # in float64: in a long text, float32 would round off the differences
     weights = query.new_zeros(*query.shape[:-1], key.shape[-2])
     first_key = min(range(key.shape[-2])[columns], default=0)
     end = int(positions.max()) + 1 if len(positions) else 0  # a query attends to no later key
-    vectors = torch.zeros_like(query)  # the vector a of each row, after the current chunk; see the top of this file
+    vectors = torch.zeros_like(query)  # vector a of each row, just after the current chunk; see the top of this file
     for start in reversed(range(first_key - first_key % CHUNK, end, CHUNK)):
         chunk = slice(start, min(start + CHUNK, end))
         keys, sums, gains = key[..., chunk, :], total[..., chunk, :], gain[..., chunk]
@@ -97,8 +97,8 @@ def window(
         ratios = ratios.where(causal, 0)
         last = sums[..., -1:, :]
         scores = vectors @ (keys * _decays(last - sums, dtype)).mT  # of queries after the chunk
-        inside = ((positions >= start) & (positions < chunk.stop)).nonzero().flatten()  # rows within the chunk
-        offsets = positions[inside] - start
+        inside = ((positions >= start) & (positions < chunk.stop)).nonzero().flatten()  # rows with a query in the chunk
+        offsets = positions[inside] - start  # index of the query in the chunk
         scores = scores.index_copy(-2, inside, _products(query[..., inside, :], keys, ratios[..., offsets, :, :]))
         if is_delta:  # later keys of the chunk remove their part of the earlier ones: a triangular system
             overlap = _products(keys, keys, ratios).tril(-1) * gains.mT

@@ -38,9 +38,9 @@ def projections_of(attention: MultiHeadAttention, before: nn.Module) -> Projecti
 
 
 def attention_weights(stack: Layers, embedding: Tensor, positions: Tensor | None) -> ModelWeights:
-    """Collect the weights of self-attention layers without an unembedding, for the given rows of `ModelWeights`."""
+    """Collect the weights of layers without an unembedding; `embedding` and `positions` as in `ModelWeights`."""
     layers = enumerate(stack.layers)
-    sites = {Site(stack.kind, number): projections_of(layer.attention, layer.norm) for number, layer in layers}
+    sites = {Site(stack.kind, index): projections_of(layer.attention, layer.norm) for index, layer in layers}
     num_heads = dict.fromkeys(sites, stack.layers[0].attention.num_heads)
     return ModelWeights(sites, num_heads, embedding, positions, readout=None)
 
@@ -50,10 +50,10 @@ def model_weights(model: LanguageModel | EncoderDecoder) -> ModelWeights:
     has_encoder = isinstance(model, EncoderDecoder)
     stack, embedding = (model.decoder, model.written) if has_encoder else (model.stack, model.embedding)
     sites = {}
-    for number, layer in enumerate(stack.layers):
-        sites[Site("decoder", number)] = projections_of(layer.attention, layer.norm)
+    for index, layer in enumerate(stack.layers):
+        sites[Site("decoder", index)] = projections_of(layer.attention, layer.norm)
         if layer.cross is not None:
-            sites[Site("cross", number)] = projections_of(layer.cross, layer.cross_norm)
+            sites[Site("cross", index)] = projections_of(layer.cross, layer.cross_norm)
     return ModelWeights(
         sites=sites,
         num_heads=dict.fromkeys(sites, model.config.num_heads),
@@ -64,22 +64,22 @@ def model_weights(model: LanguageModel | EncoderDecoder) -> ModelWeights:
 
 
 def stream_of(model: LanguageModel | EncoderDecoder, record: Record, embedded: Embedded) -> Stream:
-    """Compute the residual stream of a record from the outputs of its heads, and check it against the logits."""
+    """Compute the residual stream of a record from its heads' outputs, and check it against the logits."""
     stack = model.decoder if isinstance(model, EncoderDecoder) else model.stack
     weights, feed_forward = model_weights(model), {}
     position = embedded.positions.expand_as(embedded.words)
     x, states = embedded.words + position, []
     attention = torch.zeros_like(x)  # sum of all that attention adds to the stream
     with torch.inference_mode():
-        for number, layer in enumerate(stack.layers):
+        for index, layer in enumerate(stack.layers):
             states.append(x)
-            for site in (Site("decoder", number), Site("cross", number)):
+            for site in (Site("decoder", index), Site("cross", index)):
                 if site in weights.sites:
                     added = weights.sites[site].w_o(record.step(site).outputs())
                     x, attention = x + added, attention + added
             if layer.feed_forward is not None:
-                feed_forward[number] = layer.feed_forward(x)
-                x = x + feed_forward[number]
+                feed_forward[index] = layer.feed_forward(x)
+                x = x + feed_forward[index]
     parts = StreamParts(weights, embedded.words, position, feed_forward, x)
     parts.check(attention, record.prediction.logits, record.source)
     return Stream(weights.readout, tuple(states), parts)

@@ -35,12 +35,12 @@ def load(name: str, step: int | None = None) -> Model:
         raise AttnvizError(f"The weights of '{name}' are missing: there is no *{ENDING} in assets/models/{name}.")
     if step is not None and step not in steps:
         available = ", ".join(map(str, steps))
-        raise AttnvizError(f"'{name}' has no weights of training step {step}; it has those of the steps {available}.")
-    return read(place(name, steps[-1] if step is None else step))
+        raise AttnvizError(f"'{name}' has no weights for training step {step}. Available steps: {available}.")
+    return read(weights_path(name, steps[-1] if step is None else step))
 
 
-def place(name: str, step: int) -> Path:
-    """Path of the weights of a shipped model at a training step."""
+def weights_path(name: str, step: int) -> Path:
+    """Path of the file with a shipped model's weights at a training step."""
     return folder(name) / f"{step:05d}{ENDING}"
 
 
@@ -66,6 +66,6 @@ def write(model: Model, path: Path) -> None:
     """Save the weights of a model as float16: half the bytes, and no measured difference in the outputs."""
     path.parent.mkdir(parents=True, exist_ok=True)
     weights = {name: tensor.detach().half().contiguous() for name, tensor in model.state_dict().items()}
-    with storage.temporary_file(path) as part:
-        save_file(weights, part, {"config": json.dumps(asdict(model.config))})
-        part.chmod(0o644)  # safetensors makes files that only their owner can read
+    with storage.temporary_file(path) as temporary:
+        save_file(weights, temporary, {"config": json.dumps(asdict(model.config))})
+        temporary.chmod(0o644)  # safetensors makes files that only their owner can read

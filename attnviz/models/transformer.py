@@ -85,7 +85,8 @@ class Config:
 
     Attributes:
         vocabulary: number of input words.
-        written: number of output words of an encoder-decoder; 0 for a language model, which outputs its input words.
+        written: number of output words of an encoder-decoder, the words that it writes; 0 for a language model, whose
+            output words are its input words.
         longest: maximum number of tokens.
     """
 

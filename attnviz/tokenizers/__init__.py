@@ -28,7 +28,7 @@ class Tokenizer(Protocol):
     def encode(self, text: str) -> tuple[Token, ...]: ...
 
 
-def hashed(piece: str) -> int:
+def hash_to_id(piece: str) -> int:
     """Hash a piece of text to an id, which is the same on every machine, and never the id of a special token."""
     digest = blake2b(piece.encode("utf-8", "surrogatepass"), digest_size=ID_BYTES).digest()
     return len(SPECIAL) + int.from_bytes(digest) % (2 ** (8 * ID_BYTES) - len(SPECIAL))
@@ -49,7 +49,7 @@ class Characters:
 
     def encode(self, text: str) -> tuple[Token, ...]:
         spans = (span for _, span in _CLUSTERS.pre_tokenize_str(without_surrogates(text)))
-        return tuple(Token(text[start:end], hashed(text[start:end]), start, end) for start, end in spans)
+        return tuple(Token(text[start:end], hash_to_id(text[start:end]), start, end) for start, end in spans)
 
 
 _LETTER = r"[\p{L}\p{N}\p{M}\u200c\u200d&&[^\p{Han}]]"
@@ -73,7 +73,7 @@ class Words:
     """Words with inner apostrophes and hyphens, case kept; each punctuation mark, ideograph or emoji is a token."""
 
     def encode(self, text: str) -> tuple[Token, ...]:
-        return tuple(Token(text[start:end], hashed(text[start:end]), start, end) for start, end in spans(text))
+        return tuple(Token(text[start:end], hash_to_id(text[start:end]), start, end) for start, end in spans(text))
 
 
 def spans(text: str) -> list[tuple[int, int]]:
@@ -114,7 +114,7 @@ NAMES = tuple(_KINDS)
 def load(name: str) -> Tokenizer:
     """Return the tokenizer with this name, created once; raise InputError if there is none."""
     if name not in NAMES:
-        raise InputError(f"There is no tokenizer {quoted(name)}. There are: {', '.join(NAMES)}.")
+        raise InputError(f"There is no tokenizer {quoted(name)}. Available tokenizers: {', '.join(NAMES)}.")
     return _KINDS[name]()
 
 

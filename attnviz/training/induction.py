@@ -61,7 +61,7 @@ def draw(generator: Random) -> Repetition:
 
 
 def sample(generator: Random, count: int, *, held_out: bool) -> list[Repetition]:
-    """Draw texts that are all held out, or all for training."""
+    """Draw `count` texts: only held-out texts, or only texts for training."""
     texts: list[Repetition] = []
     while len(texts) < count:
         text = draw(generator)
@@ -102,9 +102,9 @@ def loss(model: nn.Module, generator: Random) -> Tensor:
 def accuracy(model: nn.Module, texts: list[Repetition], edits: Edits = Edits()) -> float:
     """Measure the accuracy on words that a repeated passage predicts."""
     inputs, next_words = tensors(texts)
-    counted = repeated_positions(texts) & (next_words >= 0)
+    is_measured = repeated_positions(texts) & (next_words >= 0)
     _, logits = model(inputs, tap=Tap(edits, keep=False))
-    return float((logits.argmax(-1) == next_words)[counted].float().mean())
+    return float((logits.argmax(-1) == next_words)[is_measured].float().mean())
 
 
 CONFIG = Config(vocabulary=len(VOCABULARY), d_model=64, num_heads=2, num_layers=2, d_ff=0, longest=LONGEST)
@@ -150,7 +150,7 @@ def card(number: int) -> dict[str, Any]:
     measured = measure_heads(model, texts)
 
     def accuracy_off(*heads: Head) -> float:
-        """Measure the accuracy with heads off."""
+        """Measure the accuracy with the given heads off."""
         return accuracy(model, texts, Edits(heads_off=heads))
 
     previous, induction = best(measured, "previous"), best(measured, "induction")

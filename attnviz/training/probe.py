@@ -27,10 +27,10 @@ class Look:
     """Attention of one head to a pattern.
 
     Attributes:
-        rows: number of rows that count.
+        rows: number of rows that have keys in the pattern; the shares and means are over these rows.
         rate: share of the rows whose largest weight is in the pattern.
         weight: mean weight in the pattern.
-        even: mean weight in the pattern if the head attended to all open keys evenly.
+        even: mean weight in the pattern that a head with equal weights on all open keys would have.
     """
 
     rows: int
@@ -41,13 +41,13 @@ class Look:
 
 def measure_head(weights: Tensor, pattern: Tensor, allowed: Tensor) -> Look:
     """Measure the (B, Q, K) weights of a head against a pattern; `allowed` is the mask, of the same shape."""
-    counted = pattern.any(-1)
+    has_keys = pattern.any(-1)
     key = weights.argmax(-1, keepdim=True)
     is_largest_in_pattern = pattern.gather(-1, key).squeeze(-1)
     weight_in_pattern = (weights * pattern).sum(-1)
     even_weight = pattern.sum(-1) / allowed.sum(-1)
     by_row = is_largest_in_pattern, weight_in_pattern, even_weight  # each (B, Q)
-    return Look(int(counted.sum()), *[float(values[counted].double().mean()) for values in by_row])
+    return Look(int(has_keys.sum()), *[float(values[has_keys].double().mean()) for values in by_row])
 
 
 def measure_heads(steps: Iterable[Step], patterns: dict[str, dict[str, Tensor]]) -> dict[Head, dict[str, Look]]:
@@ -57,8 +57,8 @@ def measure_heads(steps: Iterable[Step], patterns: dict[str, dict[str, Tensor]])
         allowed = torch.stack([step.may_attend(0, sentence=sentence) for sentence in range(step.shape[0])])
         for head in range(step.num_heads):
             weights = weights_of(step, head)
-            named = patterns.get(step.site.kind, {}).items()
-            looks[step.site, head] = {name: measure_head(weights, pattern, allowed) for name, pattern in named}
+            kind_patterns = patterns.get(step.site.kind, {}).items()
+            looks[step.site, head] = {name: measure_head(weights, pattern, allowed) for name, pattern in kind_patterns}
     return looks
 
 
@@ -78,23 +78,23 @@ def pattern_of(shape: tuple[int, int, int], cells: Iterable[tuple[int, int, Iter
 # Patterns of a decoder with a causal mask, for (B, n) ids.
 
 
-def allowed(ids: Tensor) -> Tensor:
-    """Mark the row's own position and all earlier ones."""
+def causal(ids: Tensor) -> Tensor:
+    """Mark each row's own position and all earlier positions."""
     batch, n = ids.shape
     return torch.ones(n, n, dtype=torch.bool).tril().expand(batch, n, n)
 
 
 def back(ids: Tensor, by: int = 1) -> Tensor:
-    """Mark the position `by` tokens before the row; the first rows have none."""
+    """Mark the position `by` tokens before each row's own; the first `by` rows have none."""
     positions = torch.arange(ids.shape[1])
-    return allowed(ids) & (positions == positions.unsqueeze(1) - by)
+    return causal(ids) & (positions == positions.unsqueeze(1) - by)
 
 
 def after_same(ids: Tensor) -> Tensor:
-    """Mark all positions right after an earlier copy of the row's token; a row may have none."""
-    equal = (ids.unsqueeze(2) == ids.unsqueeze(1)).roll(1, 2)
-    equal[:, :, 0] = False
-    return allowed(ids) & equal
+    """Mark all positions just after an earlier copy of the row's token; a row may have none."""
+    follows_copy = (ids.unsqueeze(2) == ids.unsqueeze(1)).roll(1, 2)  # equal tokens, moved one key to the right
+    follows_copy[:, :, 0] = False
+    return causal(ids) & follows_copy
 
 
 # Cards of the shipped models; their texts are written by hand in assets/models/<name>/card.json.
@@ -108,7 +108,7 @@ class Role:
         name: keys that a head with this role attends to, in a few words without a comma.
         does: description of the behavior, a clause that begins with "looks".
         rows: noun for the rows in which the behavior is measured.
-        next: next words for which the heads show the behavior, separated by blanks; empty if any next word will do.
+        next: next words for which the heads show the behavior, separated by spaces; empty for any next word.
     """
 
     name: str

@@ -103,8 +103,8 @@ class Dice:
         return self.random() < share
 
 
-def padded(rows: list[list[int]]) -> tuple[Tensor, tuple[int, ...]]:
-    """Return the ids of sentences as one padded tensor, (B, n), and the lengths of the sentences."""
+def pad_ids(rows: list[list[int]]) -> tuple[Tensor, tuple[int, ...]]:
+    """Join the ids of sentences to one padded tensor, (B, n); also return the lengths of the sentences."""
     lengths = tuple(map(len, rows))
     return torch.tensor([row + [NOTHING] * (max(lengths) - len(row)) for row in rows]), lengths
 

@@ -83,7 +83,7 @@ def scenes(generator: Generator, number: int) -> Scenes:
     kind = torch.randint(len(SHAPES), (number, 3), generator=generator)
     relation = torch.randint(len(RELATIONS), (number,), generator=generator)
     radius = uniform(0.1, 0.155, 3)
-    outer = radius * torch.tensor(OUTER)[kind] + 0.01
+    outer = radius * torch.tensor(OUTER)[kind] + 0.01  # with a margin
 
     # the red and the blue shape, not touching
     touching = outer[:, 0] + outer[:, 1]  # distance between their centers if they touch
@@ -108,23 +108,23 @@ def scenes(generator: Generator, number: int) -> Scenes:
     hue = torch.stack([uniform(*hues) for hues in HUES], 1)
     ground = rgb(uniform(0, 1, 2), uniform(0.05, 0.3, 2), uniform(0.3, 0.97, 1).expand(-1, 2) + uniform(-0.08, 0.03, 2))
     return Scenes(
-        kind,
-        relation,
-        torch.cat((red_and_blue, third.unsqueeze(1)), 1),
-        radius,
-        uniform(-TILT, TILT, 3),
-        rgb(hue, uniform(0.7, 0.95, 3), uniform(0.65, 0.98, 3)),
-        ground,
-        uniform(0, 2 * math.pi),
-        uniform(0, 0.04),
+        kind=kind,
+        relation=relation,
+        place=torch.cat((red_and_blue, third.unsqueeze(1)), 1),
+        radius=radius,
+        angle=uniform(-TILT, TILT, 3),
+        color=rgb(hue, uniform(0.7, 0.95, 3), uniform(0.65, 0.98, 3)),
+        ground=ground,
+        slope=uniform(0, 2 * math.pi),
+        noise=uniform(0, 0.04),
     )
 
 
 def rgb(hue: Tensor, saturation: Tensor, value: Tensor) -> Tensor:
     """Convert colors from HSV to RGB, with the channels in a last axis of 3; all numbers are from 0 to 1."""
-    sixths = (hue.unsqueeze(-1) * 6 + torch.tensor([5.0, 3.0, 1.0])) % 6
-    missing = torch.minimum(sixths, 4 - sixths).clamp(0, 1)
-    return value.unsqueeze(-1) * (1 - saturation.unsqueeze(-1) * missing)
+    sixths = (hue.unsqueeze(-1) * 6 + torch.tensor([5.0, 3.0, 1.0])) % 6  # position of the hue for R, G and B
+    darkening = torch.minimum(sixths, 4 - sixths).clamp(0, 1)
+    return value.unsqueeze(-1) * (1 - saturation.unsqueeze(-1) * darkening)
 
 
 def distances(scenes: Scenes, side: int) -> Tensor:
@@ -136,14 +136,14 @@ def distances(scenes: Scenes, side: int) -> Tensor:
     across = (x * angle.cos() + y * angle.sin()).abs_()  # distances from the axes of the rotated shape
     down = y * angle.cos() - x * angle.sin()
     circle = torch.hypot(across, down) - radius
-    square = torch.maximum(across, down.abs()) - 0.9 * radius
-    triangle = torch.maximum(across * (math.sqrt(3) / 2) - down / 2, down) - 0.65 * radius
+    square = torch.maximum(across, down.abs()) - 0.9 * radius  # half a side, by OUTER
+    triangle = torch.maximum(across * (math.sqrt(3) / 2) - down / 2, down) - 0.65 * radius  # inradius, by OUTER
     edge = torch.where(kind == 2, triangle, torch.where(kind == 1, square, circle))
     return edge.masked_fill_(radius == 0, 1.0)  # no pixel is inside an absent shape
 
 
 def coverage(distance: Tensor) -> Tensor:
-    """Compute which share of each pixel is inside a shape, 0 to 1, from the signed `distances`, of the same size."""
+    """Compute the share of each pixel that is inside a shape, 0 to 1, from the output of `distances`; same size."""
     return (0.5 - distance * distance.shape[-1]).clamp_(0, 1)
 
 
@@ -151,7 +151,7 @@ def draw(scenes: Scenes, side: int, generator: Generator) -> Tensor:
     """Draw (B, 3, side, side) pictures as bytes: background, soft shadows, shapes lit from top left, noise."""
     axis = torch.arange(side) / (side - 1) - 0.5
     slope = scenes.slope[:, None, None]
-    share = (slope.cos() * axis + slope.sin() * axis.unsqueeze(1)).unsqueeze(1) / math.sqrt(2) + 0.5
+    share = (slope.cos() * axis + slope.sin() * axis.unsqueeze(1)).unsqueeze(1) / math.sqrt(2) + 0.5  # of color 2
     first_color, second_color = scenes.ground[..., None, None].unbind(1)
     picture = torch.lerp(first_color, second_color, share)
     covered = coverage(distances(scenes, side))
@@ -160,7 +160,7 @@ def draw(scenes: Scenes, side: int, generator: Generator) -> Tensor:
     for _ in range(3):  # three box filters are nearly a Gaussian filter
         shadow = avg_pool2d(shadow, 2 * blur + 1, stride=1, padding=blur)
     picture *= 1 - 0.4 * shadow
-    light = 1 - 0.3 * (axis + axis.unsqueeze(1))
+    light = 1 - 0.3 * (axis + axis.unsqueeze(1))  # 1.3 at the top left corner, 0.7 at the bottom right
     for i, inside in enumerate(covered.split(1, 1)):
         correction = 0.6 * (scenes.place[:, i].mean(1) - 0.5)[:, None, None, None]  # the shade is 1 at the center
         shade = (light + correction).clamp(0.75, 1.2)
@@ -255,11 +255,11 @@ GOAL = 0.97
 
 
 @contextmanager
-def off(model: nn.Module, *heads: Head, rows: slice = slice(None)) -> Iterator[None]:
+def without_heads(model: nn.Module, *heads: Head, rows: slice = slice(None)) -> Iterator[None]:
     """Set the outputs of heads to zero before W_O, at all tokens or only in some rows."""
 
     def zero(head: int, _, inputs: tuple[Tensor]) -> Tensor:
-        """Forward pre-hook of W_O: set the part of its input that is the output of a head to zero."""
+        """Forward pre-hook of W_O: set a head's output, one part of its input, to zero."""
         outputs = inputs[0].unflatten(-1, (HEADS, -1)).clone()
         outputs[:, rows, head] = 0
         return outputs.flatten(-2)
@@ -279,8 +279,8 @@ def off(model: nn.Module, *heads: Head, rows: slice = slice(None)) -> Iterator[N
 def accuracies(
     model: nn.Module, scenes: Scenes, pixels: Tensor, *heads: Head, rows: slice = slice(None)
 ) -> dict[str, float]:
-    """Measure the accuracy of the answer and of its parts, with heads off at all tokens or only in some rows."""
-    with off(model, *heads, rows=rows):
+    """Measure the accuracy of the whole sentence and of its parts, with heads off at all tokens or in some rows."""
+    with without_heads(model, *heads, rows=rows):
         predicted = torch.cat([model(pixel_values=batch).logits.argmax(-1) for batch in pixels.split(BATCH_SIZE)])
     red_and_relation, blue = predicted // len(SHAPES), predicted % len(SHAPES)  # the inverse of `Scenes.label`
     is_correct = {
@@ -299,7 +299,7 @@ def regions(scenes: Scenes, side: int, patch: int) -> Tensor:
     """
     share, shape = avg_pool2d(coverage(distances(scenes, side)), patch).flatten(2).max(1)
     region = torch.where(share < 1 / 8, 3, shape)
-    region = torch.cat((torch.full_like(region[:, :1], 4), region), 1)  # [CLS] has no region
+    region = torch.cat((torch.full_like(region[:, :1], 4), region), 1)  # 4: [CLS] has no region
     return torch.stack([region == i for i in range(4)])
 
 

@@ -18,7 +18,7 @@ from attnviz.tokenizers.vocabulary import UNK, Vocabulary
 from attnviz.training import probe
 from attnviz.training import story_grammar as grammar
 from attnviz.training.probe import Head, Look, Role
-from attnviz.training.recipe import END, NOTHING, START, Recipe, is_held_out, padded
+from attnviz.training.recipe import END, NOTHING, START, Recipe, is_held_out, pad_ids
 from attnviz.training.story_grammar import NAMES, PRONOUNS, VERBS, HardWord, Story, stories
 
 VOCABULARY = Vocabulary(grammar.vocabulary())
@@ -40,34 +40,34 @@ def tensors(batch: list[Story]) -> tuple[Tensor, Tensor]:
     Because of <sos>, row i predicts word i of a story, and word i is the key i + 1.
     """
     rows = [VOCABULARY.ids(story.words) for story in batch]
-    inputs, _ = padded([[START, *row] for row in rows])
-    next_words, _ = padded([[*row, END] for row in rows])
+    inputs, _ = pad_ids([[START, *row] for row in rows])
+    next_words, _ = pad_ids([[*row, END] for row in rows])
     return inputs, next_words
 
 
 def loss(model: nn.Module, generator: Random) -> Tensor:
-    """Compute the loss of the next word for a batch of stories."""
+    """Compute the loss of the next word for a batch of stories, in which a few words are unknown."""
     ids, targets = tensors([*islice(stories(generator, held_out=False), BATCH)])
-    forgotten = torch.tensor([[generator.random() < FORGOTTEN for _ in row] for row in ids])
-    forgotten &= ids >= UNKNOWN  # keep <sos> and padding
-    _, logits = model(ids.masked_fill(forgotten, UNKNOWN))
+    is_forgotten = torch.tensor([[generator.random() < FORGOTTEN for _ in row] for row in ids])
+    is_forgotten &= ids >= UNKNOWN  # keep <sos> and padding
+    _, logits = model(ids.masked_fill(is_forgotten, UNKNOWN))
     return cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NOTHING)
 
 
 def cases(kind: str, number: int) -> list[Case]:
     """Draw tested words of one kind from different stories, with openings that training never uses."""
-    found: list[Case] = []
+    cases: list[Case] = []
     generated = stories(Random(HELD_OUT), held_out=True)
-    while len(found) < number:
+    while len(cases) < number:
         story = next(generated)
         tests = [test for test in story.tested if test.kind == kind and is_held_out(test.opening)]
         if tests:
-            found.append((story, tests[0]))
-    return found
+            cases.append((story, tests[0]))
+    return cases
 
 
 @torch.inference_mode()
-def correct(model: nn.Module, tested: list[Case], edits: Edits = Edits()) -> float:
+def share_correct(model: nn.Module, tested: list[Case], edits: Edits = Edits()) -> float:
     """Measure the share of tested words that are more probable than all their wrong alternatives."""
     inputs, _ = tensors([story for story, _ in tested])
     _, logits = model(inputs, tap=Tap(edits, keep=False))
@@ -115,7 +115,7 @@ GOAL = 0.98
 
 
 def cells(kind: str, story: Story, test: HardWord) -> dict[str, tuple[int, tuple[int, ...]]]:
-    """Return for each role the row that predicts a tested word, and the positions of the words that it attends to."""
+    """Find the row of a tested word in which heads of a role have weight, and the positions with weight, by role."""
     words, source_end = story.words, test.source[-1]
     if kind == "pronoun":
         return {kind: (test.position, test.source)}
@@ -170,22 +170,22 @@ def card(number: int) -> dict[str, Any]:
 
     def accuracy(kind: str, *off: Head) -> float:
         """Measure the accuracy of tested words of a kind with heads off."""
-        return correct(model, tested[kind], Edits(heads_off=off))
+        return share_correct(model, tested[kind], Edits(heads_off=off))
 
     accuracy_without = {kind: {head: accuracy(kind, head) for head in heads} for kind in KINDS}
-    most_needed = {kind: min(last_layer, key=accuracy_without[kind].__getitem__) for kind in KINDS}
+    most_needed = {kind: min(last_layer, key=accuracy_without[kind].get) for kind in KINDS}
     lower_heads = [head for head in heads if head not in last_layer]
-    article_head = min(lower_heads, key=accuracy_without["verb"].__getitem__)
+    article_head = min(lower_heads, key=accuracy_without["verb"].get)
     roles = [("verb", "verb", most_needed["verb"]), ("verb", "the", article_head)]
     roles += [(kind, kind, most_needed[kind]) for kind in ("name", "pronoun")]
     measured = []
-    for kind, what, goal in (
+    for kind, share_name, goal in (
         ("pronoun", "pronouns right (he, she, it, they) where the nearest noun misleads", GOAL),
         ("verb", "verbs right (singular, plural) where the nearest noun misleads", GOAL),
         ("name", "names right where one of two must come again", None),
     ):
         measured += [
-            (f"{what}, in {number:,} held-out stories", accuracy(kind), goal),
+            (f"{share_name}, in {number:,} held-out stories", accuracy(kind), goal),
             (f"{kind}s right if guessed from the word before alone", correct_by_pairs(tested[kind]), None),
             (f"{kind}s right with every head of the last layer off", accuracy(kind, *last_layer), None),
         ]

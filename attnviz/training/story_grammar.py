@@ -23,7 +23,7 @@ class Noun:
     """A noun, or a name of a person."""
 
     word: str
-    pronoun: str  # that stands for it
+    pronoun: str  # "he", "she", "it" or "they"
     group: str  # "people", "animals", "things" or "places"
     named: bool = False  # whether it is a name, which has no article
 
@@ -213,7 +213,7 @@ class Writer(Dice):
         self.predicate(subject)
 
     def giving(self) -> _Subject:
-        """Write "Anna and Tom went to the park. Tom gave the ball to Anna", where only the last name can come."""
+        """Write "Anna and Tom went to the park. Tom gave the ball to Anna", where the last name is determined."""
         sentence_start, people = len(self.words), self.two_names()
         together = self.chance(0.5)
         first = self.name(people[0])
@@ -321,7 +321,7 @@ class Writer(Dice):
             self.say(self.choose(ADVERBS))
 
     def place(self, subject: _Subject) -> None:
-        """Write a place, often in another number than the subject, so that its noun misleads."""
+        """Write a place, often plural after a singular subject or the reverse, so that its noun misleads."""
         if self.chance(0.25):
             self.say(self.choose(("near", "behind", "beside")))
             self.object(subject)

@@ -16,7 +16,7 @@ from attnviz.models.transformer import Config, EncoderDecoder
 from attnviz.tokenizers.vocabulary import UNK, Vocabulary
 from attnviz.training import probe
 from attnviz.training.probe import Head, Look, Role
-from attnviz.training.recipe import END, NOTHING, START, Recipe, padded
+from attnviz.training.recipe import END, NOTHING, START, Recipe, pad_ids
 from attnviz.training.translator_grammar import LONGEST, Pair, draw_pair, held_out_pairs
 from attnviz.training.translator_words import english_vocabulary, french_vocabulary
 
@@ -35,15 +35,15 @@ def read_ids(pair: Pair) -> list[int]:
 
 
 def loss(model: nn.Module, generator: Random) -> Tensor:
-    """Compute the loss of the next French word for a batch."""
+    """Compute the loss of the next French word for a batch, in which a few English words are unknown."""
     pairs = [draw_pair(generator, held_out=False) for _ in range(BATCH)]
     english = [read_ids(pair) for pair in pairs]
     for ids in english:
         ids[:-1] = [UNKNOWN if generator.random() < FORGOTTEN else id for id in ids[:-1]]
     french = [FRENCH.ids(pair.french) for pair in pairs]
-    inputs, lengths = padded(english)
-    targets, target_lengths = padded([[START, *ids] for ids in french])
-    next_words, _ = padded([[*ids, END] for ids in french])
+    inputs, lengths = pad_ids(english)
+    targets, target_lengths = pad_ids([[START, *ids] for ids in french])
+    next_words, _ = pad_ids([[*ids, END] for ids in french])
     _, logits = model.decode(targets, model.encode(inputs, lengths), target_lengths, lengths)
     return cross_entropy(logits.flatten(0, 1), next_words.flatten(), ignore_index=NOTHING)
 
@@ -51,7 +51,7 @@ def loss(model: nn.Module, generator: Random) -> Tensor:
 @torch.inference_mode()
 def translate(model: EncoderDecoder, english: list[list[int]], edits: Edits = Edits()) -> list[tuple[str, ...]]:
     """Translate English ids into French words, with greedy decoding."""
-    inputs, lengths = padded(english)
+    inputs, lengths = pad_ids(english)
     memory = model.encode(inputs, lengths, tap=Tap(edits, keep=False))
     written = torch.full((len(english), 1), START)
     done = torch.zeros(len(english), dtype=torch.bool)
@@ -72,7 +72,7 @@ def translations(model: EncoderDecoder, pairs: list[Pair], *heads_off: Head) -> 
     return translated
 
 
-def exact(model: EncoderDecoder, pairs: list[Pair], *heads_off: Head) -> float:
+def accuracy(model: EncoderDecoder, pairs: list[Pair], *heads_off: Head) -> float:
     """Measure the share of sentences whose translation has no wrong word."""
     translated = translations(model, pairs, *heads_off)
     return sum(words == pair.french for words, pair in zip(translated, pairs, strict=True)) / len(pairs)
@@ -115,18 +115,18 @@ ABLATED = 500
 
 
 def cells(pair: Pair) -> dict[tuple[str, str], list[tuple[int, Iterable[int]]]]:
-    """Find the rows and keys of a sentence for each kind of attention and role.
+    """Find the cells of a sentence in which heads of a role have weight, by kind of attention and role.
 
-    Row 0 of the decoder predicts the first French word.
+    Each entry has a row and its keys. Row 0 of the decoder predicts the first French word.
     """
-    aligned = zip(pair.roles, pair.alignment, strict=True)
-    role_at = {position: role for role, positions in aligned for position in positions}  # of English words
+    french_words = zip(pair.roles, pair.alignment, strict=True)
+    english_roles = {position: role for role, positions in french_words for position in positions}
     rows: dict[str, list] = {"article": [], "adjective": []}
-    for position, role in role_at.items():
+    for position, role in english_roles.items():
         noun = position + 1
-        while role_at.get(noun) in ("adjective", "number"):
+        while english_roles.get(noun) in ("adjective", "number"):
             noun += 1
-        if role in rows and role_at.get(noun) == "noun":
+        if role in rows and english_roles.get(noun) == "noun":
             rows[role].append((position, [noun]))
     pronouns = [(row, [noun]) for row, noun in enumerate(pair.refers) if noun is not None]
     tokens = range(len(pair.english) + 1)  # the last is <eos>
@@ -144,8 +144,8 @@ def cells(pair: Pair) -> dict[tuple[str, str], list[tuple[int, Iterable[int]]]]:
 @torch.inference_mode()
 def measure_heads(model: EncoderDecoder, pairs: list[Pair]) -> dict[Head, dict[str, Look]]:
     """Measure the attention of all heads, by the names of ROLES, while the decoder reads the correct French words."""
-    inputs, lengths = padded([read_ids(pair) for pair in pairs])
-    targets, target_lengths = padded([[START, *FRENCH.ids(pair.french)] for pair in pairs])
+    inputs, lengths = pad_ids([read_ids(pair) for pair in pairs])
+    targets, target_lengths = pad_ids([[START, *FRENCH.ids(pair.french)] for pair in pairs])
     tap = Tap()
     model.decode(targets, model.encode(inputs, lengths, tap=tap), target_lengths, lengths, tap=tap)
     cells_of_pairs = [cells(pair) for pair in pairs]
@@ -166,23 +166,24 @@ def card(number: int) -> dict[str, Any]:
     alignment, name = looks[aligning]["alignment"], f"{aligning[0]} head {aligning[1]}"
     antecedent_rate = max(by_role["antecedent"].rate for by_role in looks.values() if "antecedent" in by_role)
     layer_heads = [(site, head) for site, head in cross_heads if site == aligning[0]]
+    accuracy_off = partial(accuracy, model, ablated)
     sizes = {"English words": len(ENGLISH.words), "French words": len(FRENCH.words)}
     return probe.card(
         RECIPE.name,
         opens=aligning,
         sizes=sizes | {"longest sentence": CONFIG.longest, **probe.sizes(model)},
         measured=[
-            (f"of {number:,} held-out sentences translated right in every word", exact(model, pairs), EXACT),
+            (f"of {number:,} held-out sentences translated right in every word", accuracy(model, pairs), EXACT),
             (f"of the French words: {name} looks most at an English word that is translated", alignment.rate, ALIGNED),
             ("the same for a head that picks a position by chance", alignment.even, None),
             ("of the pronouns after because or but: the best head looks most at the noun", antecedent_rate, None),
-            (f"of {len(ablated):,} sentences translated right with {name} off", exact(model, ablated, aligning), None),
-            (f"of them with all heads of {aligning[0]} off", exact(model, ablated, *layer_heads), None),
+            (f"of {len(ablated):,} sentences translated right with {name} off", accuracy_off(aligning), None),
+            (f"of them with all heads of {aligning[0]} off", accuracy_off(*layer_heads), None),
         ],
         findings=probe.findings(
             looks,
             ROLES,
-            partial(exact, model, ablated),
+            accuracy_off,
             texts=f"{number:,} held-out sentences",
             answers=f"first {len(ablated):,} sentences",
         ),

@@ -92,13 +92,13 @@ def say(english: str, french: str, role: str) -> Phrase:
 
 
 def pair(phrase: Phrase) -> Pair:
-    """Make a sentence of a phrase: contract "de le" to "du", elide "le" to "l'", and find the positions of words."""
+    """Make a sentence from a phrase: contract "de le" to "du", elide "le" to "l'", and find the positions of words."""
     french: list[FrenchWord] = []
     for i, word in enumerate(phrase.french):
-        two_texts = (french[-1].text if french else "", word.text)
+        last_two = (french[-1].text if french else "", word.text)
         is_elided = word.text == "le" and words.begins_with_vowel(phrase.french[i + 1].text)
-        if two_texts in words.CONTRACTED and not is_elided:
-            french[-1] = FrenchWord(words.CONTRACTED[two_texts], french[-1].source + word.source, "article")
+        if last_two in words.CONTRACTED and not is_elided:
+            french[-1] = FrenchWord(words.CONTRACTED[last_two], french[-1].source + word.source, "article")
         else:
             french.append(word)
     texts = [word.text for word in french]
@@ -107,11 +107,11 @@ def pair(phrase: Phrase) -> Pair:
             texts[i] = words.ELIDED[texts[i]]
     position = {word: i for i, word in enumerate(phrase.english)}
     return Pair(
-        tuple(word.text for word in phrase.english),
-        tuple(texts),
-        tuple(frozenset(position[source] for source in word.source) for word in french),
-        tuple(word.role for word in french),
-        tuple(position[word.refers] if word.refers else None for word in french),
+        english=tuple(word.text for word in phrase.english),
+        french=tuple(texts),
+        alignment=tuple(frozenset(position[source] for source in word.source) for word in french),
+        roles=tuple(word.role for word in french),
+        refers=tuple(position[word.refers] if word.refers else None for word in french),
     )
 
 
@@ -122,20 +122,20 @@ def noun_phrase(
     plural: bool = False,
     number: str = "",
     adjectives: tuple[Adjective, ...] = (),
-    denied: bool = False,
+    negated: bool = False,
 ) -> Phrase:
     """Build "the small black cat", "le petit chat noir": French adjectives agree, and most follow their noun.
 
     Args:
         determiner: English word; "" for a number alone.
         adjectives: adjectives in English order.
-        denied: whether it is the object of a negated verb, where "a" becomes "de".
+        negated: whether the phrase is the object of a negated verb, where "a" becomes "de".
     """
     opening, before, after = Phrase(), Phrase(), Phrase()  # before and after the French noun
     if determiner:
         article = words.DETERMINERS[determiner][2 if plural else int(noun.gender == "f")]
         has_adjective_before = any(adjective.before for adjective in adjectives)
-        if (determiner == "some" and has_adjective_before) or (determiner == "a" and denied):
+        if (determiner == "some" and has_adjective_before) or (determiner == "a" and negated):
             article = "de"
         opening += say(determiner, article, "article")
     if number:
@@ -151,7 +151,7 @@ def noun_phrase(
         english[0].text = "an"
     french = [*opening.french, *before.french, *head.french, *after.french]
     if not plural:
-        for i in range(french.index(head.french[0])):
+        for i in range(french.index(head.french[0])):  # the words before the noun: "ma amie" becomes "mon amie"
             if words.begins_with_vowel(french[i + 1].text):
                 french[i] = replace(french[i], text=words.BEFORE_VOWEL.get(french[i].text, french[i].text))
     return Phrase(english, tuple(french))
@@ -173,24 +173,24 @@ def verb_phrase(verb: Verb, person: Person, manner: Manner) -> Phrase:
     texts = auxiliary, manner.adverb, manner.object, want_to, " ".join((form, *verb.particle))
     helper, adverb, target, want, action = [tuple(map(Word, text.split())) for text in texts]
     is_word = manner.negation == "never" or (manner.negation == "not" and manner.tense != "can")
-    denial = (Word(manner.negation),) if is_word else ()
+    negation = (Word(manner.negation),) if is_word else ()
     pronouns = [FrenchWord(words.PRONOUNS[words.OBJECTS[word.text]][1], (word,), "pronoun") for word in target]
-    if verb.helper == "se":
+    if verb.helper == "se":  # reflexive in French only
         pronouns = [FrenchWord(words.REFLEXIVES[person.form], action, "pronoun")]
     finite, *rest = _french_forms(verb, person, manner.tense, helper, want + action)
     conjugated = [*pronouns, finite]
     if manner.tense in words.MODALS:  # pronouns stand before the infinitive
         conjugated, rest = [finite], [*pronouns, *rest]
-    negation_source = denial or (helper if manner.negation else ())
+    negation_source = negation or (helper if manner.negation else ())  # the English words that "ne ... pas" translates
     if is_word and auxiliary in ("do", "does", "did"):
         negation_source = helper + negation_source
     adverbs = [FrenchWord(words.ADVERBS[word.text], (word,), "adverb") for word in adverb]
-    english = helper + denial + adverb + want + action + target
-    return Phrase(english, (*negated(conjugated, manner.negation, negation_source), *adverbs, *rest))
+    english = helper + negation + adverb + want + action + target
+    return Phrase(english, (*negate(conjugated, manner.negation, negation_source), *adverbs, *rest))
 
 
-def negated(finite: Sequence[FrenchWord], negation: str, source: tuple[Word, ...]) -> tuple[FrenchWord, ...]:
-    """Put "ne" and "pas" or "jamais" around the conjugated verb and its pronouns; `source` are their English words."""
+def negate(finite: Sequence[FrenchWord], negation: str, source: tuple[Word, ...]) -> tuple[FrenchWord, ...]:
+    """Put "ne" and "pas" (or "jamais") around the conjugated verb and its pronouns; both translate `source`."""
     if not negation:
         return tuple(finite)
     second = "jamais" if negation == "never" else "pas"
@@ -245,7 +245,7 @@ def be(person: Person, tense: str, negation: str = "") -> Phrase:
     verb = Word(words.BE[tense][person.form] + suffix)
     adverb = (Word(negation),) if negation and not suffix else ()
     finite = FrenchWord(words.ETRE[tense][person.form], (verb,), "verb")
-    return Phrase((verb, *adverb), negated([finite], negation, adverb or (verb,)))
+    return Phrase((verb, *adverb), negate([finite], negation, adverb or (verb,)))
 
 
 def pronoun(person: Person) -> Phrase:
@@ -302,7 +302,7 @@ class _Sentences(recipe.Dice):
 
     def sentence(self) -> Phrase:
         """Draw a phrase, with a period or without."""
-        kinds = [self.fragment, self.there_is] + [self.simple] * 5 + [self.joined] * 2 + [self.because] * 3
+        kinds = [self.fragment, self.there_is] + [self.one_clause] * 5 + [self.two_clauses] * 2 + [self.because] * 3
         phrase = self.choose(kinds)()
         return phrase + say(".", ".", "punctuation") if self.chance(0.5) else phrase
 
@@ -322,23 +322,22 @@ class _Sentences(recipe.Dice):
         there = say("there", "il y", "pronoun") + say("are" if plural else "is", "a", "verb")
         return there + subject + self.place().phrase
 
-    def simple(self) -> Phrase:
+    def one_clause(self) -> Phrase:
         """Draw one clause."""
         return self.clause()[0]
 
-    def joined(self) -> Phrase:
+    def two_clauses(self) -> Phrase:
         """Draw two clauses with a conjunction between them."""
         join = self.choose([*words.JOINS])
         first, second = (self.clause(short=True)[0] for _ in range(2))
         return first + say(join, words.JOINS[join], "conjunction") + second
 
     def because(self) -> Phrase:
-        """Draw "... because it was tired": the pronoun agrees with the noun that can be tired, or wide."""
-        phrase, person, thing = self.clause(short=True)
-        if thing and self.chance(0.5):
-            person = thing
+        """Draw "... because it was tired", about the subject, or "... because it was wide", about a thing."""
+        phrase, subject, thing = self.clause(short=True)
+        about = thing if thing and self.chance(0.5) else subject
         join = self.choose(("because", "because", "but"))
-        reason = pronoun(person) + self.quality(person, "feeling" if person.living else "property")
+        reason = pronoun(about) + self.quality(about, "feeling" if about.living else "property")
         return phrase + say(join, words.JOINS[join], "conjunction") + reason
 
     def clause(self, *, short: bool = False) -> tuple[Phrase, Person, Person | None]:
@@ -352,7 +351,7 @@ class _Sentences(recipe.Dice):
         phrase = subject + verb_phrase(verb, person, manner)
         if manner.object:
             return phrase, person, None
-        rest, thing = self.objects(kind, verb, denied=manner.negation != "")
+        rest, thing = self.objects(kind, verb, negated=manner.negation != "")
         place_chance = 0.0 if short else 0.15
         if self.chance(0.45 if kind in ("alone", "moves") else place_chance):
             place = self.place()
@@ -363,13 +362,13 @@ class _Sentences(recipe.Dice):
             rest += say(day, words.ADVERBS[day], "adverb")
         return phrase + rest, person, thing
 
-    def objects(self, kind: str, verb: Verb, *, denied: bool) -> tuple[Phrase, Person | None]:
-        """Draw the direct object of a verb or another complement; also return the thing in it, as `Nominal.thing`."""
+    def objects(self, kind: str, verb: Verb, *, negated: bool) -> tuple[Phrase, Person | None]:
+        """Draw the direct object of a verb or another complement; also return its `Nominal.thing`."""
         if verb.objects:
-            target = self.nominal(" ".join(verb.objects), denied=denied)
+            target = self.nominal(" ".join(verb.objects), negated=negated)
             return target.phrase, target.thing
         if kind == "gives":
-            gift = self.nominal("texts clothes things food", denied=denied)
+            gift = self.nominal("texts clothes things food", negated=negated)
             taker = self.nominal(LIVING, some=False)
             return gift.phrase + say("to", "à", "preposition") + taker.phrase, gift.thing
         if kind == "goes":
@@ -386,7 +385,7 @@ class _Sentences(recipe.Dice):
             subject, person = self.subject()
             kinds = "size color" if person.pronoun == "it" and self.chance(0.3) else "size feeling"
             return subject + self.quality(person, kinds), person
-        thing = self.nominal(LIFELESS, count=self.chance(0.25))
+        thing = self.nominal(LIFELESS, plural=self.chance(0.25))
         return thing.phrase + self.quality(thing.person, "size color property access"), thing.person
 
     def quality(self, person: Person, kinds: str) -> Phrase:
@@ -394,7 +393,7 @@ class _Sentences(recipe.Dice):
         adjective = self.choose([a for a in words.ADJECTIVE_LIST if a.kind in kinds.split()])
         negation = self.choose(("", "", "", "", "not", "n't"))
         tense = self.choose(("present", "imperfect"))
-        if (negation, tense, person.form) == ("n't", "present", 0):
+        if (negation, tense, person.form) == ("n't", "present", 0):  # there is no "amn't"
             negation = "not"
         phrase = be(person, tense, negation)
         if adjective.kind != "color" and self.chance(0.5):
@@ -416,7 +415,7 @@ class _Sentences(recipe.Dice):
             first, second = (self.nominal(LIVING, plain=True) for _ in range(2))
             gender = "f" if first.noun.gender == second.noun.gender == "f" else "m"
             return first.phrase + say("and", "et", "conjunction") + second.phrase, Person(4, gender, "they")
-        single = self.nominal(LIVING, count=self.chance(0.28))
+        single = self.nominal(LIVING, plural=self.chance(0.28))
         return single.phrase, single.person
 
     def manner(self, verb: Verb, person: Person) -> Manner:
@@ -432,30 +431,30 @@ class _Sentences(recipe.Dice):
         pronoun = ""
         if {"people", "animals"} <= set(verb.objects) and tense != "past" and self.chance(0.25):
             forms = {word: words.PRONOUNS[subject][2] for word, subject in words.OBJECTS.items()}
-            # "I see me" needs another pronoun, but "he sees him" can be about two people
+            # not "I see me"; but in the third person, forms 2 and 4, "he sees him" can be about two people
             pronoun = self.choose([word for word, form in forms.items() if form != person.form or form in (2, 4)])
         return Manner(tense, negation, "" if negation else adverb, pronoun)
 
     def nominal(
-        self, kinds: str, *, count: bool | None = None, denied: bool = False, some: bool = True, plain: bool = False
+        self, kinds: str, *, plural: bool | None = None, negated: bool = False, some: bool = True, plain: bool = False
     ) -> Nominal:
-        """Draw a noun of some kinds with determiner and adjectives.
+        """Draw a noun of the given kinds with determiner and adjectives.
 
         Args:
-            count: whether it is plural; None for a random choice.
-            denied: whether it is the object of a negated verb, which cannot have "some".
-            some: whether it may be indefinite and plural.
-            plain: whether it must be singular, with "the", "this" or a possessive.
+            plural: whether a noun that has a plural is plural; None for a random choice.
+            negated: whether the noun is the object of a negated verb, which cannot have "some".
+            some: whether the determiner "some" is possible.
+            plain: whether the noun must be singular, with "the", "this" or a possessive.
         """
         noun = self.choose(nouns(kinds))
         is_counted = noun.counted and not plain
-        plural = is_counted and (self.chance(0.22) if count is None else count)
+        plural = is_counted and (self.chance(0.22) if plural is None else plural)
         determiner = self.choose([word for word in DETERMINERS if is_counted or word != "a"])
         number = ""
         if plural:
-            determiner, number = self.plural_determiner(some and not denied)
+            determiner, number = self.plural_determiner(some and not negated)
         adjectives = () if plain and self.chance(0.6) else self.adjectives(noun)
-        phrase = noun_phrase(noun, determiner, plural=plural, number=number, adjectives=adjectives, denied=denied)
+        phrase = noun_phrase(noun, determiner, plural=plural, number=number, adjectives=adjectives, negated=negated)
         pronoun = "they" if plural else "it"
         if noun.kind == "people" and not plural:
             pronoun = "she" if noun.gender == "f" else "he"
@@ -468,7 +467,7 @@ class _Sentences(recipe.Dice):
         return Nominal(phrase, noun, person)
 
     def plural_determiner(self, some: bool) -> tuple[str, str]:
-        """Draw a determiner such as "these", and a number or ""."""
+        """Draw a plural determiner, such as "these", or "some" if allowed; also draw a number, or ""."""
         definite = [word for word in DETERMINERS if word not in ("a", "this")]
         determiner = self.choose((*definite, "these", *(["some"] if some else []), "", ""))
         if not determiner or (determiner != "some" and self.chance(0.15)):
@@ -490,5 +489,5 @@ class _Sentences(recipe.Dice):
         """Draw "on the red chair", "in front of the house"."""
         english = self.choose(("on", "on", "in", "in", "under", "behind", "in front of", "near", "with"))
         french, kinds = words.PREPOSITIONS[english]
-        there = self.nominal(kinds, some=False, count=self.chance(0.12))
+        there = self.nominal(kinds, some=False, plural=self.chance(0.12))
         return replace(there, phrase=say(english, french, "preposition") + there.phrase)

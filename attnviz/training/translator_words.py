@@ -65,7 +65,7 @@ class Noun:
 
     @property
     def counted(self) -> bool:
-        """Whether it can have "a" and a plural; "milk" cannot."""
+        """Whether the noun can have "a" and a plural, unlike "milk"."""
         return self.kind not in ("meals", "drinks")
 
 
@@ -98,9 +98,9 @@ class Verb:
     @property
     def imperfect(self) -> tuple[str, ...]:
         """Forms from the present of nous: dormons gives dormais, mangeons gives mangions."""
-        stem = self.present[3].removesuffix("ons")
-        soft = stem.removesuffix("e") if stem.endswith("ge") else stem
-        return f"{stem}ais", f"{stem}ais", f"{stem}ait", f"{soft}ions", f"{stem}aient"
+        stem = self.present[3].removesuffix("ons")  # the form for nous
+        stem_before_i = stem.removesuffix("e") if stem.endswith("ge") else stem
+        return f"{stem}ais", f"{stem}ais", f"{stem}ait", f"{stem_before_i}ions", f"{stem}aient"
 
 
 def _entries(text: str) -> list[list[str]]:
@@ -124,7 +124,7 @@ def _verb(kind: str, english: str, infinitive: str, *forms: str) -> Verb:
         stem_of_nous = f"{stem}e" if stem.endswith("g") else stem
         forms = (f"{stem}e", f"{stem}es", f"{stem}e", f"{stem_of_nous}ons", f"{stem}ent", f"{stem}é")
     *present, participle = forms
-    objects = tuple(kind.split()[1:])
+    objects = tuple(kind.split()[1:])  # kind: "on things animals", or one word for a verb without an object
     return Verb((base, past, ing), tuple(particle), infinitive, tuple(present), participle, helper, objects)
 
 

@@ -27,7 +27,7 @@ def of(source: Source) -> Edits:
     """Return the chosen edits that apply to this model; heads that it does not have are left out."""
     if source.read_only:
         return Edits()
-    edits = link.edits(now(), of_cross=any(site.kind == "cross" for site in source.sites))
+    edits = link.edits(now(), has_cross=any(site.kind == "cross" for site in source.sites))
     heads = {(site, head) for site, head in edits.heads_off if site in source.sites and head < source.num_heads}
     return replace(edits, heads_off=frozenset(heads))
 

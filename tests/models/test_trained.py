@@ -75,7 +75,7 @@ def test_the_last_kept_moment_is_the_model(folder):
 
     assert trained.checkpoints("story") == tiny.STEPS
     assert trained.load("story") is last
-    for name, tensor in trained.read(trained.place("story", 300)).state_dict().items():
+    for name, tensor in trained.read(trained.weights_path("story", 300)).state_dict().items():
         assert_close(tensor, last.state_dict()[name], rtol=0, atol=0)
     assert not torch.equal(first.unembedding.weight, last.unembedding.weight)
 
@@ -83,7 +83,7 @@ def test_the_last_kept_moment_is_the_model(folder):
 @pytest.mark.parametrize(
     ("name", "step", "message"),
     [
-        ("story", 7, "'story' has no weights of training step 7; it has those of the steps 0, 20, 300."),
+        ("story", 7, "'story' has no weights for training step 7. Available steps: 0, 20, 300."),
         ("none", None, "The weights of 'none' are missing: there is no *.safetensors in assets/models/none."),
     ],
 )

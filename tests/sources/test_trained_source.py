@@ -79,7 +79,7 @@ def attention(module, x, memory, allowed):
 
 def by_hand(text, edit=None):
     """The ids that a naive loop writes for one sentence: everything is computed anew for every word."""
-    network = trained.read(trained.place("translator", tiny.STEPS[-1])).double()
+    network = trained.read(trained.weights_path("translator", tiny.STEPS[-1])).double()
     ids = torch.tensor([token.id for token in Trained().tokenize([text])[0].tokens])
 
     def allowed(queries, keys, causal):
@@ -146,7 +146,7 @@ def test_sentences_of_a_batch_are_what_they_are_alone(exact, edits):
 
 def with_bias(folder, word, bias, step=tiny.STEPS[-1]):
     """The translator with another bias of a written word."""
-    path = trained.place("translator", step)
+    path = trained.weights_path("translator", step)
     model = trained.read(path)
     model.unembedding.bias[word] = bias
     trained.write(model, path)
@@ -226,7 +226,7 @@ def test_a_step_is_a_whole_number(step):
 
 
 def test_a_step_that_was_not_kept_is_told_with_those_that_were():
-    with pytest.raises(AttnvizError, match=r"of training step 21; it has those of the steps 0, 20, 300\."):
+    with pytest.raises(AttnvizError, match=r"for training step 21. Available steps: 0, 20, 300\."):
         Trained(step=21)
 
 

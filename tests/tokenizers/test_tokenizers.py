@@ -159,7 +159,7 @@ def test_long_runs_take_linear_time(name, text):
 
 
 def test_an_unknown_tokenizer_is_answered_with_those_that_exist():
-    with pytest.raises(InputError, match=r"no tokenizer 'letters'. There are: words, characters, bpe\."):
+    with pytest.raises(InputError, match=r"no tokenizer 'letters'. Available tokenizers: words, characters, bpe\."):
         tokenizers.load("letters")
 
 

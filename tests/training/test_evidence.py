@@ -50,7 +50,7 @@ def test_patterns_are_what_their_names_say(ids):
     """Each by a loop over rows and keys that see no future."""
     tensor, n = torch.tensor([ids]), range(len(ids))
     meant = {
-        probe.allowed: lambda q, k: True,
+        probe.causal: lambda q, k: True,
         probe.back: lambda q, k: k == q - 1,
         lambda ids: probe.back(ids, 0): lambda q, k: k == q,
         lambda ids: probe.back(ids, 2): lambda q, k: k == q - 2,

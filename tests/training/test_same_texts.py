@@ -85,5 +85,5 @@ def test_the_kept_weights_are_those_of_the_recipe(name):
 
     assert trained.checkpoints(name) == module.RECIPE.checkpoints
     assert trained.load(name).config == module.CONFIG
-    assert trained.read(trained.place(name, 0)).config == module.CONFIG
+    assert trained.read(trained.weights_path(name, 0)).config == module.CONFIG
     assert sum(path.stat().st_size for path in trained.folder(name).iterdir()) < 16e6

@@ -36,7 +36,7 @@ def test_heads_make_verbs_and_pronouns_agree(model):
         held = story.cases(kind, 120)
         looks[kind] = story.measure_heads(model, kind, held)
         right[kind] = [
-            story.correct(model, held, Edits(heads_off=off)) for off in ((), *((head,) for head in heads), heads)
+            story.share_correct(model, held, Edits(heads_off=off)) for off in ((), *((head,) for head in heads), heads)
         ]
 
     assert card("story").opens == heads[0]
