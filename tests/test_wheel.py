@@ -77,7 +77,7 @@ def test_an_installed_model_has_its_untrained_half_trained_and_final_weights(ins
     missing = "import attnviz; attnviz.load('story', step=100)"
 
     assert installed.run("python", "-c", code) == (0, "[(0, 300, 3000), (0, 500, 4500)]\n", "")
-    assert "step 100; it has those of the steps 0, 300, 3000" in installed.run("python", "-c", missing)[2]
+    assert "step 100. Available steps: 0, 300, 3000" in installed.run("python", "-c", missing)[2]
 
 
 def test_what_needs_an_extra_names_it(installed):

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from attnviz.capturing.verify import Sample
-from attnviz.core.conventions import to_named_mask
+from attnviz.core.conventions import to_rules
 from attnviz.core.edits import Edits, Site
 from attnviz.core.masks import Mask
 from attnviz.core.record import Step
@@ -72,7 +72,7 @@ class Call:
         arguments = {name: part.cpu() if isinstance(part, Tensor) else part for name, part in arguments.items()}
         arguments["scoring"] = replace(self.scoring, bias=tuple(bias.cpu() for bias in self.scoring.bias))
         if isinstance(arguments["mask"], Tensor):
-            arguments["mask"] = to_named_mask(arguments["mask"], *self.shape[2:], lengths)
+            arguments["mask"] = to_rules(arguments["mask"], *self.shape[2:], lengths)
         with torch.no_grad():
             tap.attend(**arguments, site=self.site)
         return replace(tap.steps[0], name=self.name, line=self.line, weights_only=self.weights_only)

@@ -24,19 +24,14 @@ from attnviz.core.scoring import ALL, Area, Bias, Scoring, check_broadcast, chec
 
 BLOCK = 2**19
 """Number of scores that `attend` holds at once: 2 MB of float32, which fit in the cache of a processor."""
-
 MIN_ROWS = 64
 """Minimum number of queries in a block: in smaller blocks, rereading the keys takes up to half of the time."""
-
 LARGEST_BLOCK = 2**22
 """Maximum number of scores in a block; on a GPU, the usual number, because every block costs a kernel launch."""
-
 SPAN_STEP = 2048
 """Number of keys per block in the search for keys that a named mask blocks for all queries."""
-
 LONG = 4096
 """Number of keys above which `attend` works in tiles that fit in the cache of a processor."""
-
 TILE = 512
 """Queries, and keys, per tile: 1 MB of float32."""
 

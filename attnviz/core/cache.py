@@ -46,10 +46,9 @@ class BoundedCache(Generic[Value]):
                 if pending.thread == get_ident():
                     raise RuntimeError(f"Making {key!r} needs {key!r} itself.")
                 return pending.future.result()
-            except CancelledError:
-                if is_first:  # raised by `make` itself
+            except CancelledError:  # the thread that computes the value was interrupted: try again
+                if is_first:  # but `make` itself raised it
                     raise
-                # the thread that computed the value was interrupted: try again
             finally:
                 pending = None  # an error refers to this frame, and `pending` to the error: a reference cycle
 

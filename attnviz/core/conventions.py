@@ -66,9 +66,7 @@ def _to_boolean(mask: Tensor, convention: str) -> Tensor:
     return mask.bool()
 
 
-def to_named_mask(
-    mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...] | None
-) -> Tensor | Mask | None:
+def to_rules(mask: Tensor | None, queries: int, keys: int, lengths: tuple[int, ...] | None) -> Tensor | Mask | None:
     """Convert a mask, which broadcasts to (B, H, queries, keys), to named rules if these give exactly the same cells.
 
     Otherwise return the mask, or None if it blocks no cell. `lengths` are the tokens per sentence, if known.

@@ -7,13 +7,10 @@ from functools import lru_cache, partial
 
 LONGEST = 24
 """Maximum number of code points of a text that are shown."""
-
 LONGEST_TITLE, LONGEST_LABEL = 40, 44
 """Maximum number of characters of a model's name in a title, and of the name of a class."""
-
 LONGEST_NAME, LONGEST_END = 80, 40
 """Maximum number of characters of a file name without its extension, and of the end that a shortened name keeps."""
-
 _WHITESPACE = {"\t": "⇥", "\n": "↵", "\r": "↵", "\x85": "↵", "\u2028": "↵", "\u2029": "↵"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)\d", re.IGNORECASE)

@@ -20,7 +20,6 @@ BY_LETTER = {kind[0]: kind for kind in KINDS}
 """Kinds by their first letter, which stands for the kind in a link: e, d and c."""
 PARTS = ("output", "pattern", "values", "stream")
 """Parts of a run that can be replaced by the same part of another text's run; see `Take`."""
-
 NOT_TAKEN = (
     "Nothing can be taken from another text here: that needs a model whose attention attnviz computes, such as "
     "'story' or GPT-2."

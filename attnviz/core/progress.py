@@ -17,7 +17,6 @@ from attnviz.core.errors import AttnvizError, Canceled
 
 GRACE = 5.0
 """Seconds a job continues while nobody is connected; enough for a page to reload."""
-
 LOOK = 0.5
 """Seconds between two checks whether a client still waits for a queued job."""
 

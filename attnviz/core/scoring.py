@@ -16,13 +16,10 @@ from torch import Tensor
 from attnviz.core.errors import InputError, MaskError, ShapeError, check_whole, quoted
 
 ALL = slice(None)
-
 EMPTY_ROWS = ("zero", "nan", "uniform", "error")
 """Policies for a query with no key left: zeros, NaN, the same weight for every key, or an `EmptyRowError`."""
-
 ORDER = ("products", "scale", "softcap", "bias", "temperature")
 """Stages in which scores are computed, from dot products to scores before the mask."""
-
 HALVES = (torch.float16, torch.bfloat16)
 LIMIT = 1_000_000
 """Bound on scale, softcap and temperature, so that these alone make no score overflow float32."""

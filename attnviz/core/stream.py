@@ -16,7 +16,6 @@ from attnviz.core.errors import InputError
 
 PROJECTIONS = ("w_q", "w_k", "w_v", "w_o")
 VECTORS = ("query", "key", "value")
-
 CLOSE = 1e-4
 """Largest difference between a sum of parts and the whole that counts as rounding, relative to its largest number."""
 

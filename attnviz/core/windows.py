@@ -133,10 +133,7 @@ class InWindows(Mask):
 
     def allows(self, query, key, sentence):
         places, window = self.windows.places.to(query.device), sentence % self.windows.count
-        query, key = (
-            places[window, query],
-            places[window, key],
-        )  # from positions in the window to positions in the picture
+        query, key = places[window, query], places[window, key]  # positions in the picture
         return self.mask.allows(query, key, sentence // self.windows.count)
 
     def __str__(self) -> str:

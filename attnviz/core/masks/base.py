@@ -17,14 +17,10 @@ from attnviz.core.parameters import Parameter, check_numbers, parameters
 
 BLOCK, HIGH = 2**20, 512
 """Number of cells, and of queries, per block when keys are counted."""
-
 RULES: dict[str, type["Mask"]] = {}
 """All rules by name."""
-
 KEYWORDS: dict[str, type["Mask"]] = {}
 """All rules except operators, by the names that a text may use: keyword and name."""
-
-
 NUMBER = re.compile(r"(?P<optional>\[)?(?P<before>[^\[\]{}]*)\{(?P<name>\w+)\}(?P<after>[^\[\]{}]*)(?(optional)\])")
 """Pattern of a number in `Mask.words`, with the text around it; in brackets if it is optional."""
 
@@ -188,7 +184,8 @@ class Mask(ABC):
         """
         sentences = Span(0, (self.batch_size or 1) - 1)
         try:
-            return self.allows(Span(queries[0], queries[-1]), Span(keys[0], keys[-1]), sentences).truth
+            cells = self.allows(Span(queries[0], queries[-1]), Span(keys[0], keys[-1]), sentences)
+            return bool(cells.low) if cells.low == cells.high else None
         except (TypeError, AttributeError):  # the predicate needs tensors
             return None
 

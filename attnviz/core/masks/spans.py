@@ -25,11 +25,6 @@ class Span:
     def __init__(self, low: int, high: int):
         self.low, self.high = low, high
 
-    @property
-    def truth(self) -> bool | None:
-        """Truth value: True, False, or None if unknown."""
-        return bool(self.low) if self.low == self.high else None
-
     def __add__(self, other: "int | Span") -> "Span":
         low, high = _ends(other)
         return Span(self.low + low, self.high + high)

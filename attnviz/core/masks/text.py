@@ -21,11 +21,8 @@ from attnviz.core.parameters import Parameter
 DEEPEST = 32
 LARGEST = 100_000
 """Limits of a text: levels of nesting; size of a number, and number of listed cells."""
-
 SPACES = re.compile(r"\s*", re.ASCII)
-
 SIGNS = {"and": "&", "or": "|", "not": "~"}
-
 JOINS = ("and", "or")
 NONE = "none"
 """The text of a stack without entries."""
@@ -188,8 +185,7 @@ class MaskParser:
         if not parameter.needed and self._take("None"):
             return None
         digits = self._take(r"-?\d+")
-        # more than 7 digits are too large: `int` of very many digits raises another error
-        if not digits or len(digits) > 7 or not parameter.least <= int(digits) <= LARGEST:
+        if not digits or len(digits) > 7 or not parameter.least <= int(digits) <= LARGEST:  # LARGEST has 6 digits
             wrong_text = digits or self._take(r"[^,()\[\]]*")
             value = quoted(wrong_text, 20) if wrong_text else "missing"
             bounds = f"a whole number from {parameter.least:,} to {LARGEST:,}"

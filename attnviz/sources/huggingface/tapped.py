@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attnviz.core.conventions import to_named_mask
+from attnviz.core.conventions import to_rules
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError
 from attnviz.core.masks import Subsequent
@@ -203,7 +203,7 @@ def _attention(
         key,
         value,
         site=attnviz.site(module),
-        mask=mask if by_rule else to_named_mask(mask, queries, keys, attnviz.lengths),
+        mask=mask if by_rule else to_rules(mask, queries, keys, attnviz.lengths),
         scoring=Scoring(scale=scaling, softcap=softcap, bias=bias),
         sinks=s_aux if sinks is None else sinks,
     )
