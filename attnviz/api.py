@@ -94,8 +94,8 @@ def load(
         return _huggingface(name, report, settings)
     options = SOURCES[name].settings()
     if unknown := [setting for setting in settings if setting not in options]:
-        has = f"It has: {', '.join(options)}." if options else "It has none."
-        raise InputError(f"The source '{name}' has no setting {quoted(unknown[0])}. {has}")
+        hint = f"It has: {', '.join(options)}." if options else "It has none."
+        raise InputError(f"The source '{name}' has no setting {quoted(unknown[0])}. {hint}")
     return SOURCES[name].named(name, **settings)
 
 
@@ -147,8 +147,8 @@ def _huggingface(name: str, report: Callable[[Any], bool | None] | None, setting
     from attnviz.sources.huggingface.source import HuggingFace
 
     if unknown := [setting for setting in settings if setting not in HuggingFace.settings()]:
-        has = ", ".join(HuggingFace.settings())
-        raise InputError(f"A model of Hugging Face has no setting {quoted(unknown[0])}; it has: {has}.")
+        available = ", ".join(HuggingFace.settings())
+        raise InputError(f"A model of Hugging Face has no setting {quoted(unknown[0])}; it has: {available}.")
     try:
         return by_name(name, *([report] if report else []), **settings)
     except Canceled:

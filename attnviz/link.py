@@ -194,7 +194,8 @@ def _view_text(view: views.View) -> str:
 def _view_of(match: re.Match) -> views.View:
     """Make a view from a match of the pattern of `VIEW`."""
     unit, parts, special = match.groups()
-    return views.View(unit == "words", special or "show", unit == "sentences", int(parts or 0))
+    is_words, is_sentences = unit == "words", unit == "sentences"
+    return views.View(words=is_words, special=special or "show", sentences=is_sentences, parts=int(parts or 0))
 
 
 def _bias_text(biases: tuple[Bias, ...]) -> str:

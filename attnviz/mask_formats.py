@@ -46,7 +46,7 @@ class MaskFormat:
         empty_rows: weights of a query without keys: "zero", "nan" or "uniform", as in `attnviz.core.attention`.
         to, of: functions that convert a tensor with True = may attend to the values of the format, and back.
         opening: first lines of the code: imports, shapes and sizes.
-        lines: function that writes the other lines of the code, from a mask and the numbers of queries and keys.
+        lines: function of a mask and the counts of queries and keys that writes the other lines of the code.
     """
 
     name: str

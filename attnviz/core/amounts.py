@@ -59,7 +59,7 @@ def remainder(difference: float, total: float) -> str:
 
 
 def in_cell(value: float, short: bool = False) -> str:
-    """Format a number for a cell of a map: "0.12", "12.3", "123", "1e+04"; if `short`, with one decimal less."""
+    """Format a number for a cell of a map: "0.12", "12.3", "123", "1e+04"; if `short`, with one decimal fewer."""
     value = float(value)
     if not math.isfinite(value):
         return _format_not_finite(value)
@@ -77,14 +77,14 @@ def written(value: float, specification: str) -> str:
     return format(value, specification) if math.isfinite(value) else _format_not_finite(value)
 
 
-def counted(number: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
     """Format a count with its noun: "1 row", "2,000 rows"."""
-    return f"{number:,} {plural(noun, number)}"
+    return f"{count:,} {plural(noun, count)}"
 
 
-def plural(noun: str, number: int) -> str:
+def plural(noun: str, count: int) -> str:
     """Return the singular or plural of a noun for a count: "row", "rows"; "query", "queries"."""
-    return noun if number == 1 else re.sub(r"(?<![aeiou])y$", "ie", noun) + "s"
+    return noun if count == 1 else re.sub(r"(?<![aeiou])y$", "ie", noun) + "s"
 
 
 def _format_not_finite(value: float) -> str:

@@ -275,7 +275,7 @@ class Donor:
 
 @dataclass(frozen=True)
 class Resolved(Edits):
-    """Edits with tensors from other texts, or with heads that are off per sentence. No link can hold them.
+    """Edits with tensors from other texts, or with heads that are off per sentence. A link cannot hold them.
 
     Attributes:
         donors: tensors for each entry of `taken`, and for single sentences of the batch.

@@ -43,10 +43,9 @@ class TooLong(InputError):
     """
 
     def __init__(self, lengths: Sequence[int], longest: int, limit: str, *, at_least: bool = False):
-        too_long = [number for number, length in enumerate(lengths, 1) if length > longest]
-        length = f"{'at least ' if at_least else ''}{lengths[too_long[0] - 1]:,}"
+        line, length = next((line, length) for line, length in enumerate(lengths, 1) if length > longest)
         self.longest = longest
-        super().__init__(f"Line {too_long[0]} has {length} tokens; {limit}")
+        super().__init__(f"Line {line} has {'at least ' if at_least else ''}{length:,} tokens; {limit}")
 
 
 class Canceled(InputError):

@@ -126,7 +126,7 @@ def batch(tokenizer: Tokenizer, texts: Sequence[str], *, sos: bool = False, eos:
         eos: end each sentence with ``<eos>``, before the padding.
 
     Raises:
-        InputError: if there is no text, or a text without tokens; the message has its number, counted from 1.
+        InputError: if there is no text, or a text without tokens; the message counts texts from 1.
     """
     if not texts:
         raise InputError("There is no sentence; type at least one.")

@@ -144,9 +144,9 @@ def best(measured: dict[Head, dict[str, Look]], role: str) -> Head:
     return max(measured, key=lambda head: measured[head][role].weight)
 
 
-def card(number: int) -> dict[str, Any]:
-    """Measure the shipped model on `number` held-out texts, and make its card."""
-    model, texts = trained.load(RECIPE.name), sample(Random(2), number, held_out=True)
+def card(count: int) -> dict[str, Any]:
+    """Measure the shipped model on `count` held-out texts, and make its card."""
+    model, texts = trained.load(RECIPE.name), sample(Random(2), count, held_out=True)
     measured = measure_heads(model, texts)
 
     def accuracy_off(*heads: Head) -> float:
@@ -170,7 +170,7 @@ def card(number: int) -> dict[str, Any]:
             (f"{guesses} with all induction heads off", accuracy_off(*induction_layer), None),
         ],
         findings=probe.findings(
-            measured, ROLES, accuracy_off, texts=f"{number:,} held-out texts", answers="words said again", by="shares"
+            measured, ROLES, accuracy_off, texts=f"{count:,} held-out texts", answers="words said again", by="shares"
         ),
         steps=RECIPE.steps,
     )

@@ -146,10 +146,10 @@ def findings(
                 f" {look.weight:.1%} of the weight is there; an even look would put {look.even:.1%} there. With this"
                 f" head off, {accuracy_off:.1%} of the {answers} are right instead of {accuracy_on:.1%}."
             )
-            address = {"kind": site.kind, "layer": site.layer, "heads": [head]}
+            location = {"kind": site.kind, "layer": site.layer, "heads": [head]}
             words = {"role": role.name, "does": role.does, "next": role.next, "known": evidence}
             numbers = {by: [first], "chance": look.even, "off": [accuracy_off], "on": accuracy_on}
-            cards.append(address | words | numbers)
+            cards.append(location | words | numbers)
     return cards
 
 

@@ -70,18 +70,18 @@ class Scenes:
         return (self.kind[:, 0] * len(RELATIONS) + self.relation) * len(SHAPES) + self.kind[:, 1]
 
 
-def scenes(generator: Generator, number: int) -> Scenes:
-    """Draw random scenes.
+def scenes(generator: Generator, count: int) -> Scenes:
+    """Draw `count` random scenes.
 
     The line between the shapes is within 32° of the direction named by the relation, so that labels are unambiguous.
     """
 
     def uniform(low: float, high: float, *shape: int) -> Tensor:
         """Draw numbers from `low` to `high`, (B, *shape)."""
-        return low + (high - low) * torch.rand(number, *shape, generator=generator)
+        return low + (high - low) * torch.rand(count, *shape, generator=generator)
 
-    kind = torch.randint(len(SHAPES), (number, 3), generator=generator)
-    relation = torch.randint(len(RELATIONS), (number,), generator=generator)
+    kind = torch.randint(len(SHAPES), (count, 3), generator=generator)
+    relation = torch.randint(len(RELATIONS), (count,), generator=generator)
     radius = uniform(0.1, 0.155, 3)
     outer = radius * torch.tensor(OUTER)[kind] + 0.01  # with a margin
 
@@ -100,7 +100,7 @@ def scenes(generator: Generator, number: int) -> Scenes:
     # the third shape, at the one of 12 random places that is farthest from both
     candidates = uniform(0.16, 0.84, 12, 2)
     clearance = (torch.cdist(candidates, red_and_blue) - outer[:, :2].unsqueeze(1)).amin(2) - outer[:, 2:]
-    third = candidates[torch.arange(number), clearance.argmax(1)]
+    third = candidates[torch.arange(count), clearance.argmax(1)]
     is_absent = (clearance.amax(1) < 0.02) | (uniform(0, 1) < 0.4)
     radius[:, 2] = torch.where(is_absent, 0.0, radius[:, 2])
 
@@ -199,10 +199,10 @@ def build() -> ViTForImageClassification:
     return ViTForImageClassification(config)
 
 
-def pictures(seed: int, number: int) -> tuple[Scenes, Tensor]:
+def pictures(seed: int, count: int) -> tuple[Scenes, Tensor]:
     """Draw scenes, and the input of the model: (B, 3, side, side) from -1 to 1."""
     generator = Generator().manual_seed(seed)
-    batch = scenes(generator, number)
+    batch = scenes(generator, count)
     return batch, draw(batch, SIDE, generator) / 127.5 - 1
 
 
@@ -328,11 +328,11 @@ def measure_heads(model: nn.Module, scenes: Scenes, pixels: Tensor) -> dict[Head
     return measured
 
 
-def card(number: int) -> dict[str, Any]:
-    """Measure the shipped model on `number` held-out pictures, for its card."""
+def card(count: int) -> dict[str, Any]:
+    """Measure the shipped model on `count` held-out pictures, for its card."""
     model = load()
-    batch, pixels = pictures(HELD_OUT, number)
-    texts = f"{number:,} held-out pictures"
+    batch, pixels = pictures(HELD_OUT, count)
+    texts = f"{count:,} held-out pictures"
 
     def accuracy_off(*heads: Head) -> float:
         """Measure the accuracy of sentences with heads off."""

@@ -54,11 +54,11 @@ def loss(model: nn.Module, generator: Random) -> Tensor:
     return cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=NOTHING)
 
 
-def cases(kind: str, number: int) -> list[Case]:
+def cases(kind: str, count: int) -> list[Case]:
     """Draw tested words of one kind from different stories, with openings that training never uses."""
     cases: list[Case] = []
     generated = stories(Random(HELD_OUT), held_out=True)
-    while len(cases) < number:
+    while len(cases) < count:
         story = next(generated)
         tests = [test for test in story.tested if test.kind == kind and is_held_out(test.opening)]
         if tests:
@@ -160,10 +160,10 @@ def correct_by_pairs(tested: list[Case], count: int = 20_000) -> float:
     return num_correct / len(tested)
 
 
-def card(number: int) -> dict[str, Any]:
-    """Measure the shipped model on `number` held-out words of each kind, and make its card."""
+def card(count: int) -> dict[str, Any]:
+    """Measure the shipped model on `count` held-out words of each kind, and make its card."""
     model = trained.load(RECIPE.name)
-    tested = {kind: cases(kind, number) for kind in KINDS}
+    tested = {kind: cases(kind, count) for kind in KINDS}
     looks = {kind: measure_heads(model, kind, tested[kind]) for kind in KINDS}
     heads = list(looks["verb"])
     last_layer = [(site, head) for site, head in heads if site == heads[-1][0]]
@@ -185,14 +185,14 @@ def card(number: int) -> dict[str, Any]:
         ("name", "names right where one of two must come again", None),
     ):
         measured += [
-            (f"{share_name}, in {number:,} held-out stories", accuracy(kind), goal),
+            (f"{share_name}, in {count:,} held-out stories", accuracy(kind), goal),
             (f"{kind}s right if guessed from the word before alone", correct_by_pairs(tested[kind]), None),
             (f"{kind}s right with every head of the last layer off", accuracy(kind, *last_layer), None),
         ]
     findings = []
     for kind, role, head in roles:
         look = {head: {role: looks[kind][head][role]}}
-        words = {"texts": f"{number:,} held-out stories", "answers": f"{kind}s"}
+        words = {"texts": f"{count:,} held-out stories", "answers": f"{kind}s"}
         findings += probe.findings(look, ROLES, partial(accuracy, kind), **words)
     sizes = {"words": len(VOCABULARY.words), "longest text, in tokens": model.config.longest, **probe.sizes(model)}
     return probe.card(

@@ -260,7 +260,7 @@ class Writer(Dice):
         return subject
 
     def modifier(self, subject: _Subject) -> None:
-        """Write a modifier between a subject and its verb, mostly with a noun of the other number, which misleads."""
+        """Write a modifier before the verb; its noun mostly misleads: plural after a singular noun, or the reverse."""
         has_same_number = self.chance(0.2)
         plural = subject.noun.plural if has_same_number else not subject.noun.plural
         if subject.noun.group != "people" and self.chance(0.2):
@@ -350,7 +350,7 @@ class Writer(Dice):
         self.say(correct)
 
     def misleading(self, subject: _Subject) -> Noun:
-        """Return the last noun, which may mislead; or the noun of the subject, if a pronoun after it reveals it."""
+        """Return the last noun if it can mislead, else the subject's noun; a later pronoun reveals the subject."""
         source_end = subject.source[-1]
         position, noun = self.nouns[-1]
         misleads = position > source_end and _CLUES.isdisjoint(self.words[source_end:])

@@ -157,9 +157,9 @@ def measure_heads(model: EncoderDecoder, pairs: list[Pair]) -> dict[Head, dict[s
     return probe.measure_heads(tap.steps, patterns)
 
 
-def card(number: int) -> dict[str, Any]:
-    """Measure the shipped model on `number` held-out sentences, and make its card."""
-    model, pairs = trained.load(RECIPE.name), held_out_pairs(number, SEED)
+def card(count: int) -> dict[str, Any]:
+    """Measure the shipped model on `count` held-out sentences, and make its card."""
+    model, pairs = trained.load(RECIPE.name), held_out_pairs(count, SEED)
     looks, ablated = measure_heads(model, pairs), pairs[:ABLATED]
     cross_heads = [(site, head) for site, head in looks if site.kind == "cross"]
     aligning = max(cross_heads, key=lambda head: looks[head]["alignment"].rate)
@@ -173,7 +173,7 @@ def card(number: int) -> dict[str, Any]:
         opens=aligning,
         sizes=sizes | {"longest sentence": CONFIG.longest, **probe.sizes(model)},
         measured=[
-            (f"of {number:,} held-out sentences translated right in every word", accuracy(model, pairs), EXACT),
+            (f"of {count:,} held-out sentences translated right in every word", accuracy(model, pairs), EXACT),
             (f"of the French words: {name} looks most at an English word that is translated", alignment.rate, ALIGNED),
             ("the same for a head that picks a position by chance", alignment.even, None),
             ("of the pronouns after because or but: the best head looks most at the noun", antecedent_rate, None),
@@ -184,7 +184,7 @@ def card(number: int) -> dict[str, Any]:
             looks,
             ROLES,
             accuracy_off,
-            texts=f"{number:,} held-out sentences",
+            texts=f"{count:,} held-out sentences",
             answers=f"first {len(ablated):,} sentences",
         ),
         steps=RECIPE.steps,

@@ -120,14 +120,14 @@ def noun_phrase(
     determiner: str = "the",
     *,
     plural: bool = False,
-    number: str = "",
+    numeral: str = "",
     adjectives: tuple[Adjective, ...] = (),
     negated: bool = False,
 ) -> Phrase:
     """Build "the small black cat", "le petit chat noir": French adjectives agree, and most follow their noun.
 
     Args:
-        determiner: English word; "" for a number alone.
+        determiner, numeral: English words, such as "the" and "two"; "" for none.
         adjectives: adjectives in English order.
         negated: whether the phrase is the object of a negated verb, where "a" becomes "de".
     """
@@ -138,8 +138,8 @@ def noun_phrase(
         if (determiner == "some" and has_adjective_before) or (determiner == "a" and negated):
             article = "de"
         opening += say(determiner, article, "article")
-    if number:
-        opening += say(number, words.NUMBERS[number], "number")
+    if numeral:
+        opening += say(numeral, words.NUMBERS[numeral], "number")
     english = opening.english
     for adjective in adjectives:
         phrase = say(adjective.english, adjective.form(noun.gender, plural), "adjective")
@@ -315,10 +315,10 @@ class _Sentences(recipe.Dice):
         """Draw "there is a cat in the garden", "il y a un chat dans le jardin"."""
         plural = self.chance(0.4)
         noun = self.choose([noun for noun in nouns(ANY) if noun.counted])
-        number = self.choose([*words.NUMBERS]) if plural and self.chance(0.5) else ""
+        numeral = self.choose([*words.NUMBERS]) if plural and self.chance(0.5) else ""
         article = "some" if plural else "a"
         adjectives = self.adjectives(noun)
-        subject = noun_phrase(noun, "" if number else article, plural=plural, number=number, adjectives=adjectives)
+        subject = noun_phrase(noun, "" if numeral else article, plural=plural, numeral=numeral, adjectives=adjectives)
         there = say("there", "il y", "pronoun") + say("are" if plural else "is", "a", "verb")
         return there + subject + self.place().phrase
 
@@ -430,7 +430,7 @@ class _Sentences(recipe.Dice):
         adverb = self.choose(("often", "always")) if tense in ("present", "past") and self.chance(0.12) else ""
         pronoun = ""
         if {"people", "animals"} <= set(verb.objects) and tense != "past" and self.chance(0.25):
-            forms = {word: words.PRONOUNS[subject][2] for word, subject in words.OBJECTS.items()}
+            forms = {word: words.PRONOUNS[subject][2] for word, subject in words.OBJECTS.items()}  # as `Person.form`
             # not "I see me"; but in the third person, forms 2 and 4, "he sees him" can be about two people
             pronoun = self.choose([word for word, form in forms.items() if form != person.form or form in (2, 4)])
         return Manner(tense, negation, "" if negation else adverb, pronoun)
@@ -450,11 +450,11 @@ class _Sentences(recipe.Dice):
         is_counted = noun.counted and not plain
         plural = is_counted and (self.chance(0.22) if plural is None else plural)
         determiner = self.choose([word for word in DETERMINERS if is_counted or word != "a"])
-        number = ""
+        numeral = ""
         if plural:
-            determiner, number = self.plural_determiner(some and not negated)
+            determiner, numeral = self.plural_determiner(some and not negated)
         adjectives = () if plain and self.chance(0.6) else self.adjectives(noun)
-        phrase = noun_phrase(noun, determiner, plural=plural, number=number, adjectives=adjectives, negated=negated)
+        phrase = noun_phrase(noun, determiner, plural=plural, numeral=numeral, adjectives=adjectives, negated=negated)
         pronoun = "they" if plural else "it"
         if noun.kind == "people" and not plural:
             pronoun = "she" if noun.gender == "f" else "he"
@@ -467,7 +467,7 @@ class _Sentences(recipe.Dice):
         return Nominal(phrase, noun, person)
 
     def plural_determiner(self, some: bool) -> tuple[str, str]:
-        """Draw a plural determiner, such as "these", or "some" if allowed; also draw a number, or ""."""
+        """Draw a plural determiner, such as "these", or "some" if allowed; also draw a numeral, or ""."""
         definite = [word for word in DETERMINERS if word not in ("a", "this")]
         determiner = self.choose((*definite, "these", *(["some"] if some else []), "", ""))
         if not determiner or (determiner != "some" and self.chance(0.15)):

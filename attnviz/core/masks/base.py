@@ -430,7 +430,7 @@ def _join(group: type[_Group], *masks: Mask) -> Mask:
 
 
 def _common_batch(masks: tuple[Mask, ...]) -> int | None:
-    """Find the number of sentences that joined masks are for; None if none depends on the sentence."""
+    """Find the batch size that joined masks are for; None if no mask depends on the sentence."""
     sizes = {m.batch_size for m in masks} - {None}
     if len(sizes) > 1:
         raise MaskError(f"Masks for {' and '.join(map(str, sorted(sizes)))} sentences cannot be combined.")

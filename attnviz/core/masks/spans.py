@@ -102,7 +102,7 @@ def is_in(number: Any, numbers: Sequence[int]) -> Any:
 
 
 def num_up_to(number: Any, numbers: Sequence[int]) -> Any:
-    """Count the numbers of a sorted list that are at most `number`."""
+    """Count the entries of a sorted list that are at most `number`."""
     if isinstance(number, Tensor):
         return torch.searchsorted(torch.tensor(numbers, dtype=torch.int64), number.contiguous(), right=True)
     return number.num_up_to(numbers)
