@@ -71,7 +71,7 @@ class Tap:
             The output per head, (B, H, Q, d_v), with zeros for heads that are off. Dropout needs ``keep=False``: a
             record shows weights without dropout.
         """
-        off, off_alone = self.edits.off(site), self.edits.off_alone(site)
+        off, off_alone = self.edits.off(site), self.edits.off_alone(site)  # heads: in all sentences, and per sentence
         site_donors = donors(self.edits, site)
         for donor in site_donors:
             query, key, value = donor.put("query", query), donor.put("key", key), donor.put("value", value)

@@ -56,7 +56,7 @@ def begins_sentence(before: Token, token: Token, text: str) -> bool:
         return True
     if not before.text.strip():
         return False
-    ending, between = before.text, "" if token.joined else " "  # the end of the text before the token; spaces after it
+    ending, between = before.text, "" if token.joined else " "  # end of the text before the token; space between them
     if text and before.start < before.end <= token.start < token.end:  # the tokens have character ranges
         ending, between = text[max(0, before.end - 9) : before.end], text[before.end : token.start]
     trailing_space = before.text[len(before.text.rstrip()) :]

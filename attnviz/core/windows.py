@@ -25,7 +25,7 @@ class WindowGrid:
     """Division of a picture of rows x columns patches into windows; the picture is padded at its end to whole windows.
 
     Attributes:
-        rows, columns: numbers of patches.
+        rows, columns: size of the picture, in patches.
         size: side length of a window, in patches.
         shift: number of rows and columns by which the padded picture is rolled up and left before the division.
     """
@@ -37,7 +37,7 @@ class WindowGrid:
 
     @property
     def padded(self) -> tuple[int, int]:
-        """Numbers of rows and columns with the padding."""
+        """Rows and columns of the padded picture, in patches."""
         return tuple(math.ceil(side / self.size) * self.size for side in (self.rows, self.columns))
 
     @property
@@ -80,7 +80,7 @@ class WindowGrid:
         added = torch.zeros(is_open.shape, device=device) if bias is None else bias.detach().float()
         if mask is not None:
             added = added.masked_fill(~mask, -math.inf)
-        is_closed = added - added.amax(-1, keepdim=True) < CLOSED
+        is_closed = added - added.amax(-1, keepdim=True) < CLOSED  # far below the row's maximum
         common_bias = added.masked_fill(is_closed, -math.inf).amax(0, keepdim=True)
         has_other_mask = (is_closed == is_open).any()
         if has_other_mask or (is_open & (added != common_bias)).any():

@@ -84,19 +84,19 @@ def window(
     """
     dtype = torch.promote_types(query.dtype, torch.float32)
     query, key, gain = query[..., positions, :].to(dtype), key.to(dtype), gain.to(dtype).unsqueeze(-2)
-    total = decay.double().cumsum(-2)  # in float64: in a long text, float32 would round off the differences
+    decay_sums = decay.double().cumsum(-2)  # in float64: in a long text, float32 would round off the differences
     weights = query.new_zeros(*query.shape[:-1], key.shape[-2])
     first_key = min(range(key.shape[-2])[columns], default=0)
     end = int(positions.max()) + 1 if len(positions) else 0  # a query attends to no later key
     vectors = torch.zeros_like(query)  # vector a of each row, just after the current chunk; see the top of this file
     for start in reversed(range(first_key - first_key % CHUNK, end, CHUNK)):
         chunk = slice(start, min(start + CHUNK, end))
-        keys, sums, gains = key[..., chunk, :], total[..., chunk, :], gain[..., chunk]
+        keys, sums, gains = key[..., chunk, :], decay_sums[..., chunk, :], gain[..., chunk]
         ratios = _decays(sums.unsqueeze(-2) - sums.unsqueeze(-3), dtype)  # decay from key j to query i
         causal = torch.ones(ratios.shape[-3:-1], dtype=torch.bool, device=key.device).tril().unsqueeze(-1)
         ratios = ratios.where(causal, 0)
-        last = sums[..., -1:, :]
-        scores = vectors @ (keys * _decays(last - sums, dtype)).mT  # of queries after the chunk
+        last_sum = sums[..., -1:, :]
+        scores = vectors @ (keys * _decays(last_sum - sums, dtype)).mT  # of queries after the chunk
         inside = ((positions >= start) & (positions < chunk.stop)).nonzero().flatten()  # rows with a query in the chunk
         offsets = positions[inside] - start  # index of the query in the chunk
         scores = scores.index_copy(-2, inside, _products(query[..., inside, :], keys, ratios[..., offsets, :, :]))
@@ -105,13 +105,13 @@ def window(
             scores = torch.linalg.solve_triangular(overlap, scores, upper=False, left=False, unitriangular=True)
         updates = scores * gains
         weights[..., chunk] = updates
-        if start <= first_key:
+        if start <= first_key:  # the last chunk: no further vectors are needed
             break
-        before = total[..., start - 1 : start, :]
-        new_vectors = query[..., inside, :] * _decays(sums[..., offsets, :] - before, dtype)
-        vectors = (vectors * _decays(last - before, dtype)).index_copy(-2, inside, new_vectors)
+        sum_before = decay_sums[..., start - 1 : start, :]
+        new_vectors = query[..., inside, :] * _decays(sums[..., offsets, :] - sum_before, dtype)
+        vectors = (vectors * _decays(last_sum - sum_before, dtype)).index_copy(-2, inside, new_vectors)
         if is_delta:
-            vectors = vectors - updates @ (keys * _decays(sums - before, dtype))
+            vectors = vectors - updates @ (keys * _decays(sums - sum_before, dtype))
     return weights[..., columns]
 
 

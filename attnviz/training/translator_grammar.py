@@ -171,9 +171,9 @@ def verb_phrase(verb: Verb, person: Person, manner: Manner) -> Phrase:
     """Build a verb with its auxiliaries, negation, adverb and object pronoun: "does not sleep", "ne dort pas"."""
     want_to, auxiliary, form = _english_forms(verb, person, manner)
     texts = auxiliary, manner.adverb, manner.object, want_to, " ".join((form, *verb.particle))
-    helper, adverb, target, want, action = [tuple(map(Word, text.split())) for text in texts]
+    helper, adverb, target, want, action = [tuple(map(Word, text.split())) for text in texts]  # English words of each
     is_word = manner.negation == "never" or (manner.negation == "not" and manner.tense != "can")
-    negation = (Word(manner.negation),) if is_word else ()
+    negation = (Word(manner.negation),) if is_word else ()  # else a part of the auxiliary: "don't", "cannot"
     pronouns = [FrenchWord(words.PRONOUNS[words.OBJECTS[word.text]][1], (word,), "pronoun") for word in target]
     if verb.helper == "se":  # reflexive in French only
         pronouns = [FrenchWord(words.REFLEXIVES[person.form], action, "pronoun")]

@@ -272,7 +272,7 @@ class MaskWriter:
         match mask:
             case And(masks) | Or(masks):
                 expressions = [self._tree(inner, shift, alone) for inner in masks]
-                operands = [*{expression.text: expression for expression in expressions}.values()]  # no duplicates
+                operands = [*{expression.text: expression for expression in expressions}.values()]  # distinct texts
                 if len(operands) == 1:
                     return operands[0]
                 sign, rank = (" & ", BOTH) if isinstance(mask, And) else (" | ", EITHER)
