@@ -6,7 +6,7 @@ grows with the number of tokens, not with its square.
     r c   rows and columns of tiles      R C   queries and keys of one tile in a block
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -25,6 +25,7 @@ from attnviz.analysis.blocks import (
     weights_of,
     window_ranges,
 )
+from attnviz.check.arrays import VERY_NEGATIVE, to_may_attend
 from attnviz.core.attention import LONG
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Step
@@ -376,4 +377,13 @@ def states_of(weights: np.ndarray, blocked: np.ndarray, empty: np.ndarray, tile:
     """Return the state of each cell or tile; a tile is `EMPTY` if all its rows are `empty` (have no open key)."""
     states = np.where(np.isnan(weights), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
     states[np.minimum.reduceat(empty, np.arange(0, len(empty), tile)) if len(empty) else empty] = EMPTY
+    return states
+
+
+def checked_states(values: Tensor, kind: str, convention: str | None, cells: Sequence[Mapping[str, int]]) -> np.ndarray:
+    """Return the states of one head of a checked array, (Q, K): 0 open, 1 blocked, 2 for a cell or row in `cells`."""
+    blocked = values <= VERY_NEGATIVE if kind == "scores" else ~to_may_attend(values, convention)
+    states = blocked.long().numpy()
+    for cell in cells:
+        states[cell.get("query", slice(None)), cell.get("key", slice(None))] = 2
     return states
