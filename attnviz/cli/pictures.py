@@ -12,9 +12,9 @@ from attnviz.cli import terminal
 from attnviz.cli.parser import OTHER_FORMS
 from attnviz.cli.request import Inputs, read, request_of, source_of
 from attnviz.core import storage
+from attnviz.core.conventions import mask_of
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, did_you_mean, quoted
-from attnviz.core.masks import Full
 from attnviz.core.record import Record
 from attnviz.export.explore import explore
 from attnviz.figures import Figure
@@ -65,7 +65,7 @@ def figure(options: Namespace, inputs: Inputs) -> Figure:
     if form == "mask":
         number, site = place["sentence"], inputs.site
         texts, predicted = record.tokens(site, sentence=number), record.predicted(site, sentence=number)
-        mask, yours = record.step(site).mask or Full(), record.edits.mask_at(site.kind)
+        mask, yours = mask_of(record.step(site), inputs.head, sentence=number), record.edits.mask_at(site.kind)
         return figures.mask(mask, *texts, predicted=predicted, yours=yours, **place)
     if form == "lens":
         return figures.logit_lens(record, columns=zoom.get("rows"), **place)
