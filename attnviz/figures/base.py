@@ -193,8 +193,9 @@ class Figure(Style):
                 defaults[name] = parameter.default
         positional = tuple(values[name] for name, default in defaults.items() if default is Parameter.empty)
         named = {name: values.get(name, value) for name, value in defaults.items() if value is not Parameter.empty}
+        given = (name for name, value in named.items() if value is not defaults[name])
         # arrays compare element by element
-        return positional, {name: value for name, value in named.items() if np.any(value != defaults[name])}
+        return positional, {name: named[name] for name in given if np.any(named[name] != defaults[name])}
 
     @property
     def style(self) -> Style:
