@@ -1,13 +1,14 @@
-"""Search for the modules of a model that write into its residual stream.
+"""Search for the modules of a model that write into its residual stream, by the numbers of a probe run.
 
-No model family is looked up by its name. A probe run stores the input and output of every module, and each part is
-recognized by its numbers: W^O reads the outputs of the heads, the output of W^Q contains the queries, and the output of
-a feed-forward network is what a layer adds to the stream besides its attention.
+No model family is looked up by its name. The run stores the input and output of every module: W_O is the module that is
+given the outputs of the heads, the output of W_Q contains the queries, and the output of a feed-forward network is what
+a layer adds to the stream besides its attention.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -17,15 +18,7 @@ from attnviz.core.amounts import size
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Step
-from attnviz.core.stream import (
-    CLOSE,
-    Linear,
-    ModelWeights,
-    Norm,
-    Projections,
-    Readout,
-    value_bias_of,
-)
+from attnviz.core.stream import CLOSE, Linear, ModelWeights, Norm, Projections, Readout, value_bias_of
 from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import estimate
 from attnviz.sources.huggingface import faults, running
@@ -33,9 +26,9 @@ from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import watching
 
 NAMES = {"w_q": "queries", "w_k": "keys", "w_v": "values"}
-LONGEST_CHAIN = 6
-"""Maximum number of modules between the last states and the logits; BERT has a layer, an activation and a norm."""
-PROBES, LENGTH = 16, 5
+LONGEST_HEAD = 7
+"""Maximum number of modules from the last states to the logits; BERT has a layer, an activation and a norm."""
+TEXTS, LENGTH = 16, 5
 """Number of texts in the probe run, and of tokens in each; few models have 5 heads, so the sizes identify the axes."""
 
 
@@ -44,7 +37,7 @@ class Unproven(InputError):
 
 
 class ModuleCall(NamedTuple):
-    """One call of a module in a run: its first input and its output, (B, n, ...)."""
+    """One call of a module in a run: its first input and its output, (B, n, ...), as float32."""
 
     module: nn.Module
     input: Tensor | None
@@ -55,38 +48,44 @@ class Projected(NamedTuple):
     """A projection to queries, keys or values.
 
     Attributes:
-        linear: map from the normalized stream to the vectors of all heads.
+        linear: map from the input of the projection to the vectors of all heads.
         module: module that computes it.
-        vectors: result before rotary positions, (B, n, H · d).
         before: norm in front of the projection; None if there is none.
         read: input of this norm, or of the projection if there is no norm.
+        rotary: whether the vectors are rotated by their positions afterwards.
         normalized: whether a norm follows the projection.
     """
 
     linear: Linear
     module: nn.Module
-    vectors: Tensor
     before: Norm | None
     read: Tensor
-    normalized: bool
+    rotary: bool
+    normalized: bool = False
+
+
+class AttentionCall(NamedTuple):
+    """The weights around an attention call, its projections by name, and what it adds to the stream, (B, n, d_model)."""
+
+    weights: Projections
+    projected: Mapping[str, Projected]
+    written: Tensor
 
 
 class StreamModules(NamedTuple):
     """Weights of a model, and the modules that write into its residual stream.
 
     Attributes:
-        words: module whose output, times `factor`, is the embedding of tokens.
-        adds_positions: whether vectors of positions are added to this embedding.
         last: last norm, whose input is the end of the stream.
         feed_forward: module of each layer that has one, and the factor of its output.
+        words: module whose output, times a factor, is the token embeddings, and the factor; None if nothing is added
+            to them, so that they are the first states.
     """
 
     weights: ModelWeights
-    words: nn.Module
-    factor: float
-    adds_positions: bool
     last: nn.Module
     feed_forward: Mapping[int, tuple[nn.Module, float]]
+    words: tuple[nn.Module, float] | None
 
 
 class Search:
@@ -100,289 +99,249 @@ class Search:
     def __init__(self, loaded: Loaded):
         self.loaded, self.within, self.config = loaded, bound(loaded), loaded.config.get_text_config()
         self.names = {module: name for name, module in loaded.model.named_modules()}
-        count, end_id = loaded.vocabulary, getattr(loaded.config, "eos_token_id", None)
-        ids = [[(7 + 11 * j + i * count // (PROBES + 3 * j)) % count for j in range(LENGTH)] for i in range(PROBES)]
+        count, ids = loaded.vocabulary, torch.arange(LENGTH)
+        ids = [((7 + 11 * ids + text * count // (TEXTS + 3 * ids)) % count).tolist() for text in range(TEXTS)]
         # no padding, as some models count no positions for it; an end token, as others read only its vector
-        pad = getattr(loaded.config, "pad_token_id", None)
-        ids = [[(id + 1) % count if id == pad else id for id in row] for row in ids]
-        if isinstance(end_id, int) and 0 <= end_id < count:
-            ids = [[*row[:-1], end_id] for row in ids]
+        pad, end = (getattr(loaded.config, name, None) for name in ("pad_token_id", "eos_token_id"))
+        last = [end] if isinstance(end, int) and 0 <= end < count else []
+        ids = [[(id + 1) % count if id == pad else id for id in row][: LENGTH - len(last)] + last for row in ids]
         sentences = tuple(Sentence("", tuple(Token("", id, 0, 0) for id in row), LENGTH) for row in ids)
         model_inputs = running.inputs(sentences, loaded)
         self.has_encoder = bool(getattr(loaded.config, "is_encoder_decoder", False))
         if self.has_encoder:
             model_inputs["decoder_input_ids"] = model_inputs["input_ids"].flip(0)
-        with calls_of([*loaded.model.modules()]) as self.calls:
-            returned, self.steps = running.run_model(loaded, Edits(), model_inputs, (LENGTH,) * PROBES)
+        with calls_of(loaded.model.modules()) as self.calls:
+            returned, self.steps = running.run_model(loaded, Edits(), model_inputs, (LENGTH,) * TEXTS)
         self.states = [floats(state) for state in states_of(returned)]
-        self.logits = None if getattr(returned, "logits", None) is None else floats(returned.logits)
-
-    def call(self, site: Site) -> tuple[Projections, dict[str, Projected], bool] | None:
-        """Projections around an attention call, and whether positions are added to tokens; None if some are unknown."""
-        step, adds_positions = next(step for step in self.steps if step.site == site), False
-        try:
-            projections, parts, _ = self._call(step, all_projections=True)
-        except InputError:  # no single matrix reads the outputs of the heads
-            return None
-        with suppress(InputError):  # the tokens do not come from a table of vectors
-            adds_positions = self._embedding()[2] is not None
-        return (projections, parts, adds_positions) if parts.keys() == NAMES.keys() else None
+        self.logits = getattr(returned, "logits", None)
+        self.logits = None if self.logits is None else floats(self.logits)
 
     def modules(self, *, all_projections: bool) -> StreamModules:
-        """Modules that write into the stream; see `modules_of`."""
+        """Find the modules that write into the stream; see `streams.modules_of`."""
         steps = [step for step in self.steps if not self.has_encoder or step.site.kind != "encoder"]
-        width, matrices = self.states[0].shape[-1], len(NAMES) + 1 if all_projections else 1
-        needs = sum(4 * matrices * width * step.num_heads * step.value.shape[-1] for step in steps)
+        width, names = self.states[0].shape[-1], tuple(NAMES) if all_projections else ("w_v",)
+        needs = sum(4 * (len(names) + all_projections) * width * s.num_heads * s.value.shape[-1] for s in steps)
         if needs > (free := estimate.free_bytes(torch.device("cpu"))) // 2:
             what = f"its projections take {size(needs)} of memory as float32, and {size(free)} are free"
             raise InputError(str(refusal(self.loaded, what)))
         readout, last = self._readout()
-        states = [*self.states[:-1], last.input]
-        calls = {step.site: self._call(step, all_projections=all_projections) for step in steps}
-        sites, feed_forward = {site: projections for site, (projections, _, _) in calls.items()}, {}
-        for layer in range(len(states) - 1):
-            layer_sites = [site for site in sites if site.layer == layer]
-            written = [calls[site][2] for site in layer_sites]
-            module, factor = self._addition(states[layer + 1] - states[layer], written, layer)
+        attention = {step.site: self.attention(step, names) for step in steps}
+        sites, feed_forward = {}, {}
+        for layer, (before, after) in enumerate(pairwise([*self.states[:-1], last.input])):
+            in_layer = {site: call for site, call in attention.items() if site.layer == layer}
+            module, factor = self._addition(after - before, [call.written for call in in_layer.values()], layer)
             if module is not None:
                 feed_forward[layer] = module, factor
-            sites |= {site: replace(sites[site], factor=factor) for site in layer_sites}
-        if beyond := [site for site in sites if site.layer >= len(states) - 1]:
+            for site, call in in_layer.items():
+                sites[site] = replace(call.weights, factor=factor)
+                for name, part in call.projected.items():
+                    if all_projections and site.kind != "cross" and not self._is_close(part.read, before):
+                        what = f"the {NAMES[name]} of {site} are not projected from what enters the layer"
+                        who = f"{self.loaded.name} ({self.loaded.made_of})"
+                        raise InputError(f"{who} has no circuits here: {what}, as in latent attention.")
+        if beyond := [site for site in attention if site not in sites]:
             raise refusal(self.loaded, f"{beyond[0]} is beyond the layers whose states it returns")
-        if all_projections:
-            for site, (_, parts, _) in calls.items():
-                self._check_read(site, parts)
-        words, factor, positions, embedding = self._embedding()
-        table = None if positions is None else self._position_table(positions)
-        weights = ModelWeights(sites, {step.site: step.num_heads for step in steps}, embedding, table, readout)
-        return StreamModules(weights, words, factor, positions is not None, last.module, feed_forward)
+        words, factor, positions = self.embedding()
+        table = learned = None
+        if all_projections and words is not None:
+            ids = torch.arange(self.loaded.vocabulary, device=self.loaded.device)
+            table = floats(words(ids)) * factor
+            learned = None if positions is None else self._position_table(positions)
+        weights = ModelWeights(sites, {step.site: step.num_heads for step in steps}, table, learned, readout)
+        return StreamModules(weights, last.module, feed_forward, None if positions is None else (words, factor))
 
-    def _check_read(self, site: Site, parts: Mapping[str, Projected]) -> None:
-        """Raise InputError if a projection does not read the vectors that enter its layer, as in latent attention."""
-        entered = self.states[site.layer]
-        for name, part in parts.items():
-            same = part.read.numel() == entered.numel() and self._is_close(part.read.reshape(entered.shape), entered)
-            if site.kind != "cross" and not same:
-                what = f"the {NAMES[name]} of {site} are not projected from what enters the layer"
-                who = f"{self.loaded.name} ({self.loaded.made_of})"
-                raise InputError(f"{who} has no circuits here: {what}, as in latent attention.")
+    def attention(self, step: Step, names: tuple[str, ...] = tuple(NAMES)) -> AttentionCall:
+        """Find W_O of an attention call, a norm after it, and the projections with these names.
+
+        Raises:
+            Unproven: if there is no W_O. Other projections that are not found are left out.
+        """
+        outputs, width = step.outputs(), self.states[0].shape[-1]
+        given = [call for call in self.calls if self._is_close(call.input, outputs) and call.output.shape[-1] == width]
+        pairs = ((call, self._linear(call)) for call in reversed(given))
+        call, w_o = next((pair for pair in pairs if pair[1] is not None), (None, None))
+        if call is None:
+            raise refusal(self.loaded, f"the outputs of the heads of {step.site} do not go through one matrix")
+        readers = [other for other in self.calls if self._is_close(other.input, call.output)]
+        norms = ((norm, other.output) for other in readers if (norm := self._norm(other)))
+        after, written = next(norms, (None, call.output))
+        outer = self.names[call.module].rsplit(".", 2)[0]  # W_O may be within a module beside that of W_Q
+        inside = [other for other in self.calls if self.names[other.module].startswith(f"{outer}.")]
+        vectors = {"w_q": step.query, "w_k": step.key, "w_v": step.value}
+        projected = {name: self._projected(first_two(vectors[name]), inside) for name in names}
+        projected = {name: part for name, part in projected.items() if part is not None}
+        # the product of normalized queries and keys is not a bilinear form of the stream
+        known = {"w_v"} if any(part.normalized for part in projected.values()) else {*NAMES}
+        linears = {name: part.linear for name, part in projected.items() if name in known and names != ("w_v",)}
+        value = projected.get("w_v")
+        weights = Projections(
+            **dict.fromkeys(NAMES) | linears,
+            w_o=w_o,
+            before=next((part.before for part in projected.values()), None),
+            after=after,
+            scale=step.scoring.scale,
+            rotary="w_q" in projected and projected["w_q"].rotary,
+            value_bias=value and value_bias_of(value.linear, value.before),
+        )
+        return AttentionCall(weights, projected, written.reshape(*outputs.shape[:2], width))
+
+    def embedding(self) -> tuple[nn.Module | None, float, Tensor | None]:
+        """Find the module that embeds tokens, the factor of its output, and the vectors added for positions.
+
+        First states of two texts differ only by the embeddings of tokens, so the rest comes from positions.
+
+        Returns:
+            The module, or None if its output is not added; its factor; and the vectors of the first positions,
+            (n, d_model), or None if there are none.
+        """
+        owner, first = self.loaded.model.get_decoder() if self.has_encoder else self.loaded.model, self.states[0]
+        module = owner.get_input_embeddings()
+        words = next((call.output for call in reversed(self.calls) if call.module is module), torch.empty(0))
+        factor = ratio(first - first[:1], words - words[:1])
+        if factor is None or not self._is_close((words - words[:1]) * factor, first - first[:1]):
+            return None, 1.0, None
+        positions = (first - words * factor)[0]
+        return module, factor, None if self._is_close(words * factor, first) else positions
 
     def lens(self) -> tuple[Readout, tuple[nn.Module, ...]]:
-        """Readout from a hidden state to words, unembedding(norm(state)), and the modules to apply before it.
+        """Find the readout of a model that is no sum of parts: the unembedding, and modules from last states to logits.
 
-        The layers of a post-norm model normalize its states, so its readout has no norm.
+        A norm at the end of the last layer is a part of this layer, as in a post-norm model.
         """
-        end = self.states[-1]
-        if any(state.shape != end.shape for state in self.states):
-            raise refusal(self.loaded, "its states are not one vector for each token")
-        with suppress(InputError):
-            readout, norm = self._readout()
-            if any(self._is_close(part, end) for part in norm[1:]) and not self._is_in_layer(norm.module):
-                return readout, ()
         readout, unembedding = self._unembedding()
-        modules, vectors = [], unembedding.output
-        while not self._is_close(vectors, end):
-            call = next((call for call in reversed(self.calls) if self._gives(call, vectors, end)), None)
-            if call is None or len(modules) > LONGEST_CHAIN:
-                raise refusal(self.loaded, "its logits do not come from its last states through a chain of modules")
-            modules.insert(0, call.module)
-            vectors = call.input
-        for call in reversed(self.calls):
-            if self._gives(call, end, end) and not self._is_in_layer(call.module) and self._norm(call):
-                return readout, (call.module, *modules)
-        return readout, tuple(modules)
+        head, vectors = [], [unembedding.output]
+        candidates = [call for call in self.calls if call.input is not None and not self._is_in_or_around_layers(call)]
+        while len(head) <= LONGEST_HEAD:
+            givers = [call for call in candidates if self._is_close(call.output, vectors[0])]
+            call = next((call for call in reversed(givers) if not self._is_close(call.input, vectors[0])), None)
+            if call is None:
+                break
+            head.insert(0, call.module)
+            vectors.insert(0, call.input)
+        if not any(self._is_close(self.states[-1], part) for part in vectors):
+            raise refusal(self.loaded, "its logits do not come from its last states through a chain of modules")
+        return readout, tuple(head)
 
-    def _is_in_layer(self, module: nn.Module) -> bool:
-        """Whether a module belongs to a numbered layer."""
-        return any(part.isdecimal() for part in self.names[module].split("."))
-
-    def _gives(self, call: ModuleCall, wanted: Tensor, like: Tensor) -> bool:
-        """Whether a call turns other vectors, one for each token like `like`, into the wanted vectors."""
-        if call.input is None or call.input.shape[:-1] != like.shape[:-1]:
-            return False
-        return self._is_close(call.output, wanted) and not self._is_close(call.input, wanted)
+    def _is_in_or_around_layers(self, call: ModuleCall) -> bool:
+        """Whether a module belongs to a numbered layer, or contains a list of layers."""
+        is_numbered = any(part.isdecimal() for part in self.names[call.module].split("."))
+        return is_numbered or any(isinstance(part, nn.ModuleList) for part in call.module.modules())
 
     def _unembedding(self) -> tuple[Readout, ModuleCall]:
-        """Readout of the logits from the input of the unembedding, and the call of the unembedding."""
-        unembedding = self.loaded.model.get_output_embeddings()
-        weight = getattr(unembedding, "weight", None)
+        """Find the readout of the logits from the input of the unembedding, and the call of the unembedding."""
+        if self.loaded.task not in ("next", "fill", "write") or self.logits is None:
+            raise refusal(self.loaded, "it gives no word a logit")
+        module = self.loaded.model.get_output_embeddings()
+        weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
         if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
             raise refusal(self.loaded, "it has no matrix that gives words their logits")
-        call = next((call for call in reversed(self.calls) if call.module is unembedding), None)
+        call = next((call for call in reversed(self.calls) if call.module is module), None)
         if call is None or call.input is None or call.input.shape[-1] != weight.shape[1]:
             raise refusal(self.loaded, "its logits do not come from its output embeddings")
-        bias = getattr(unembedding, "bias", None)
         linear = Linear(floats(weight), None if bias is None else floats(bias))
-        unbounded, softcap = linear(call.input), getattr(self.config, "final_logit_softcapping", None)
-        before = self.logits if softcap is None else softcap * torch.atanh(self.logits / softcap)
-        factor = ratio(before, unbounded)
-        if factor is None or not self._is_close(before, unbounded * factor):
+        softcap = getattr(self.config, "final_logit_softcapping", None)
+        logits = self.logits if softcap is None else softcap * torch.atanh(self.logits / softcap)
+        factor = ratio(logits, unbounded := linear(call.input))
+        if factor is None or not self._is_close(unbounded * factor, logits):
             raise refusal(self.loaded, "its logits are more than a matrix times its last vectors")
         return Readout(None, linear, factor, softcap), call
 
     def _readout(self) -> tuple[Readout, ModuleCall]:
-        """Readout of the logits from the end of the stream, and the call of its norm."""
-        readout, call = self._unembedding()
-        for norm_call in reversed(self.calls):
-            scale = None if norm_call.input is None else ratio(call.input, norm_call.output)
-            if scale is None or not self._is_close(call.input, norm_call.output * scale):
+        """Find the readout of the logits from the end of the stream, and the call of its norm."""
+        readout, unembedding = self._unembedding()
+        for call in reversed(self.calls):
+            factor = None if call.input is None else ratio(unembedding.input, call.output)
+            if factor is None or not self._is_close(call.output * factor, unembedding.input):
                 continue
-            if norm := self._norm(norm_call):
-                gain = torch.tensor(scale) if norm.weight is None else norm.weight * scale
-                scaled = replace(norm, weight=gain, bias=None if norm.bias is None else norm.bias * scale)
-                return replace(readout, norm=norm if scale == 1 else scaled), norm_call
+            if norm := self._norm(call):
+                if factor != 1:
+                    gain = torch.tensor(1.0) if norm.weight is None else norm.weight
+                    norm = replace(norm, weight=gain * factor, bias=None if norm.bias is None else norm.bias * factor)
+                return replace(readout, norm=norm), call
         raise refusal(self.loaded, "its logits do not come from a plain norm of the output of its layers")
 
-    def _call(self, step: Step, *, all_projections: bool) -> tuple[Projections, dict[str, Projected], Tensor]:
-        """Weights around an attention call, its projections by name, and the vectors that the call adds to the stream.
+    def _projected(self, vectors: Tensor, calls: list[ModuleCall]) -> Projected | None:
+        """Find a projection, perhaps with a norm after it, that gives vectors at position 0, where none is rotated.
 
-        Without `all_projections`, the weights are only W^O and the constant part of the values.
+        Args:
+            vectors: queries, keys or values at positions 0 and 1 of each text, (2, B, H · d).
+            calls: calls of the modules to search.
         """
-        call, w_o = self._w_o(step)
-        written, after = call.output, None
-        for other in self.calls:  # find a norm after W^O
-            reads = other.input is not None and self._is_close(other.input, call.output)
-            if reads and not self._is_close(other.output, call.output) and (after := self._norm(other)):
-                written = other.output
-                break
-        vectors = {"w_q": step.query, "w_k": step.key, "w_v": step.value}
-        parts = self._parts(call.module, vectors if all_projections else {"w_v": step.value})
-        value, query = parts.get("w_v"), parts.get("w_q")
-        # the product of normalized queries and keys is not a bilinear form of the stream
-        is_plain = not any(part.normalized for part in parts.values())
-        linears = {name: part.linear for name, part in parts.items() if all_projections and (is_plain or name == "w_v")}
-        projections = Projections(
-            **dict.fromkeys(NAMES) | linears,
-            w_o=w_o,
-            before=next((part.before for part in parts.values()), None),
-            after=after,
-            scale=step.scoring.scale,
-            rotary=query is not None and not self._is_close(query.vectors[:, 1], _join_heads(step.query)[:, 1]),
-            value_bias=value and value_bias_of(value.linear, value.before),
-        )
-        return projections, parts, written
-
-    def _w_o(self, step: Step) -> tuple[ModuleCall, Linear]:
-        """Find W^O, the projection that reads the concatenated outputs of all heads."""
-        outputs, width = step.outputs(), self.states[0].shape[-1]
-        for call in reversed(self.calls):
-            if call.input is None or call.output.shape[-1] != width or call.input.numel() != outputs.numel():
-                continue
-            reads = call.input.shape[-1] == outputs.shape[-1] and self._is_close(
-                call.input.reshape(outputs.shape), outputs
-            )
-            if reads and (linear := self._linear(call)):
-                return call._replace(output=call.output.reshape(*outputs.shape[:2], width)), linear
-        raise refusal(self.loaded, f"the outputs of the heads of {step.site} do not go through one matrix")
-
-    def _parts(self, w_o: nn.Module, vectors: Mapping[str, Tensor]) -> dict[str, Projected]:
-        """Find the projections to queries, keys and values, by name; unknown projections are left out."""
-        parent, parts = self.names[w_o], {}
-        for _ in range(2):  # search the siblings of W^O, then the siblings of the module that contains it
-            parent = parent.rpartition(".")[0]
-            inside = [c for c in self.calls if c.input is not None and self.names[c.module].startswith(f"{parent}.")]
-            for name in [name for name in vectors if name not in parts]:
-                if part := self._projection(_join_heads(vectors[name])[:, 0], inside):
-                    parts[name] = part
-        return {name: parts[name] for name in vectors if name in parts}
-
-    def _projection(self, wanted: Tensor, calls: list[ModuleCall]) -> Projected | None:
-        """Find the projection that gives (B, H · d) vectors at position 0, where rotary positions change nothing."""
         for call in calls:
-            if (match := self._columns(call.output, wanted)) is None:
+            outputs = first_two(call.output)
+            columns, factor = (None, 1.0) if outputs is None else self._columns(outputs[0], vectors[0])
+            if columns is None or call.input is None:
                 continue
-            vectors, linear, layer = _by_position(call.output)[..., match[0]] * match[1], self._linear(call), call
-            is_norm = linear is None and self._norm(call) is not None
-            if is_norm:  # a norm of each head, or of all heads, after the projection
-                inputs = _by_position(call.input)[:, 0][:, match[0]]
-                for layer in (other for other in calls if other is not call):
-                    match = self._columns(layer.output, inputs)
-                    if match is not None and (linear := self._linear(layer)):
-                        break
-            if linear is None:
-                continue
-            columns, factor = match
-            bias = None if linear.bias is None else linear.bias[columns] * factor
-            before, read = None, layer.input
-            for norm_call in reversed(self.calls):  # a norm leaves vectors that are already normalized unchanged
-                feeds_layer = norm_call.input is not None and self._is_close(norm_call.output, layer.input)
-                if feeds_layer and (before := self._norm(norm_call)):
-                    read = norm_call.input
-                    break
-            linear = Linear(linear.weight[columns] * factor, bias)
-            return Projected(linear, layer.module, vectors, before, read, is_norm)
+            rotary = not self._is_close(outputs[1][:, columns] * factor, vectors[1])
+            if linear := self._linear(call):
+                bias = None if linear.bias is None else linear.bias[columns] * factor
+                before, read = self._norm_before(call.input)
+                return Projected(Linear(linear.weight[columns] * factor, bias), call.module, before, read, rotary)
+            if self._norm(call):  # a norm of each head, or of all heads
+                others = [other for other in calls if other is not call]
+                if part := self._projected(first_two(call.input)[:, :, columns], others):
+                    return part._replace(rotary=rotary, normalized=True)
         return None
 
-    def _columns(self, output: Tensor, wanted: Tensor) -> tuple[Tensor, float] | None:
-        """Find the columns of an output that are the wanted ones, (B, k), at position 0, and their factor; or None."""
-        outputs = _by_position(output)
-        for factor in () if outputs is None else (1.0, self.steps[0].query.shape[-1] ** -0.5):
-            near = torch.cdist(wanted.mT, outputs[:, 0].mT * factor, p=torch.inf).min(-1)
-            if float(near.values.max()) <= self.within * max(1.0, float(wanted.abs().max())):
-                return near.indices, factor
-        return None
+    def _columns(self, outputs: Tensor, vectors: Tensor) -> tuple[Tensor | None, float]:
+        """Find the columns of outputs, (B, m), that are vectors, (B, k), and the factor, as some models scale queries.
+
+        Returns:
+            Indices of the columns, (k,), or None if there are none; and the factor.
+        """
+        for factor in (1.0, self.steps[0].query.shape[-1] ** -0.5):
+            nearest = torch.cdist(vectors.mT, outputs.mT * factor, p=torch.inf).min(-1)
+            if float(nearest.values.max()) <= self.within * max(1.0, float(vectors.abs().max())):
+                return nearest.indices, factor
+        return None, 1.0
+
+    def _norm_before(self, vectors: Tensor) -> tuple[Norm | None, Tensor]:
+        """Find the norm that gives vectors, and its input; None and the vectors if there is no such norm."""
+        for call in reversed(self.calls):  # the last one, as a norm leaves normalized vectors unchanged
+            if call.input is not None and self._is_close(call.output, vectors) and (norm := self._norm(call)):
+                return norm, call.input
+        return None, vectors
 
     def _addition(self, whole: Tensor, written: list[Tensor], layer: int) -> tuple[nn.Module | None, float]:
         """Find a module, or None, and a factor with `whole` = factor · (sum of `written` + output of the module)."""
         for factor in dict.fromkeys((1.0, float(getattr(self.config, "residual_multiplier", None) or 1.0))):
-            rest = whole - factor * sum(written)
-            if written and self._is_close(rest, torch.zeros_like(rest), whole):
+            if written and self._is_close(sum(written), whole / factor):
                 return None, factor
+            rest = whole / factor - sum(written)
             for call in self.calls:
-                if call.output.numel() == rest.numel() and self._is_close(
-                    call.output.reshape(rest.shape) * factor, rest
-                ):
+                if self._is_close(call.output, rest):
                     return call.module, factor
         what = f"layer {layer} adds more than its attention and one other part"
         raise refusal(self.loaded, f"{what}, or normalizes their sum, as in a post-norm model" if written else what)
 
-    def _embedding(self) -> tuple[nn.Module, float, Tensor | None, Tensor | None]:
-        """Find the embedding of tokens, its factor, the vectors added for positions, (n, d_model), and its table.
-
-        First states of two texts differ only by the embeddings of tokens, so the rest comes from positions.
-        """
-        owner = self.loaded.model.get_decoder() if self.has_encoder else self.loaded.model
-        module, first = owner.get_input_embeddings(), self.states[0]
-        call = next((call for call in reversed(self.calls) if call.module is module), None)
-        if call is None:
-            raise refusal(self.loaded, "its tokens do not come from its table of vectors")
-        words = call.output
-        factor = ratio(first - first[:1], words - words[:1])
-        if factor is None or not self._is_close((words - words[:1]) * factor, first - first[:1]):
-            return module, 1.0, None, None
-        positions, weight = (first - words * factor)[0], floats(module.weight)
-        scale = None if call.input is None else ratio(words, weight[call.input.long()])
-        if scale is not None and scale * factor != 1:
-            weight = weight * (scale * factor)
-        is_zero = self._is_close(positions, torch.zeros_like(positions), first)
-        return module, factor, None if is_zero else positions, None if scale is None else weight
-
     def _position_table(self, rows: Tensor) -> Tensor | None:
-        """Find the table that starts with the vectors of the first positions; None if there is no such table."""
+        """Find the table that starts with the vectors of the first positions, (n, d_model); None if there is none."""
         for module in self.names:
-            weight = getattr(module, "weight", None)
-            if isinstance(weight, Tensor) and weight.dim() == 2 and weight.shape[1] == rows.shape[1]:
-                for start in range(min(8, len(weight) - LENGTH + 1)):
-                    if self._is_close(floats(weight[start : start + LENGTH]), rows):
-                        return floats(weight[start:])
+            table = getattr(module, "weight", None)
+            if isinstance(table, Tensor) and table.dim() == 2:
+                for start in range(min(8, len(table) - LENGTH + 1)):
+                    if self._is_close(floats(table[start : start + LENGTH]), rows):
+                        return floats(table[start:])
         return None
 
     def _linear(self, call: ModuleCall) -> Linear | None:
-        """Measure x W + b from a module's outputs for unit vectors, also for packed weights; None if not linear."""
-        width, module = call.input.shape[-1], call.module
-        types = (parameter.dtype for parameter in module.parameters())
-        dtype = next((t for t in types if t.is_floating_point and t.itemsize > 1), self.loaded.dtype)
-        kind = {"device": self.loaded.device, "dtype": dtype}
+        """Measure x W + b by a module's outputs for zeros and unit vectors, also with packed weights or adapters.
+
+        None if the call of the module was not this map.
+        """
+        width, module, device = call.input.shape[-1], call.module, self.loaded.device
+        dtypes = [p.dtype for p in module.parameters() if p.is_floating_point() and p.dtype.itemsize > 1]
+        vectors = torch.cat([torch.zeros(1, width), torch.eye(width)]).to(device, next(iter(dtypes), self.loaded.dtype))
         try:
             with self.loaded.turns.turn():
-                bias = floats(module(torch.zeros(1, 1, width, **kind)))[0, 0]
-                weight = (floats(module(torch.eye(width, **kind).unsqueeze(0)))[0] - bias).mT
+                outputs = floats(module(vectors.unsqueeze(0)))[0]
         except Exception as error:  # the module takes other arguments, so it is not a plain layer
             if faults.of_memory(error):
                 raise
             return None
-        linear = Linear(weight, bias if bool(bias.any()) else None)
-        is_linear = weight.shape[0] == call.output.shape[-1] and self._is_close(linear(call.input), call.output)
+        bias = outputs[0]
+        linear = Linear((outputs[1:] - bias).mT, bias if bool(bias.any()) else None)
+        is_linear = len(bias) == call.output.shape[-1] and self._is_close(linear(call.input), call.output)
         return linear if is_linear else None
 
     def _norm(self, call: ModuleCall) -> Norm | None:
@@ -390,23 +349,24 @@ class Search:
         module = call.module
         if next(module.children(), None) is not None or call.input.shape != call.output.shape:
             return None
-        tensors = (getattr(module, name, None) for name in ("weight", "bias"))
-        weight, bias = (floats(tensor) if isinstance(tensor, Tensor) else None for tensor in tensors)
+        weight, bias = (getattr(module, name, None) for name in ("weight", "bias"))
         if any(tensor is not None and tensor.shape != call.input.shape[-1:] for tensor in (weight, bias)):
             return None
+        weight, bias = (None if tensor is None else floats(tensor) for tensor in (weight, bias))
         names = ("eps", "variance_epsilon", "epsilon", "norm_eps")
         eps = next((float(getattr(module, name)) for name in names if getattr(module, name, None) is not None), 1e-6)
         for is_centered in (True, False):
-            for gain in (weight,) if weight is None else (weight, 1 + weight):
+            for gain in (None,) if weight is None else (weight, 1 + weight):
                 norm = Norm(gain, bias, eps, is_centered)
                 if self._is_close(norm(call.input), call.output):
                     return norm
         return None
 
-    def _is_close(self, a: Tensor, b: Tensor, scale: Tensor | None = None) -> bool:
-        """Whether tensors have one shape and differ by rounding, relative to the largest number of `scale`, or of b."""
-        most = float((b if scale is None else scale).abs().max())
-        return a.shape == b.shape and float((a - b).abs().max()) <= self.within * max(most, 1e-3)
+    def _is_close(self, a: Tensor | None, b: Tensor) -> bool:
+        """Whether a equals b but for rounding; positions may be flattened, (B · n, d) for (B, n, d)."""
+        if a is None or a.numel() != b.numel() or a.shape[-1] != b.shape[-1]:
+            return False
+        return float((a.reshape(b.shape) - b).abs().max()) <= self.within * max(float(b.abs().max()), 1e-3)
 
 
 def refusal(loaded: Loaded, why: str) -> Unproven:
@@ -415,7 +375,7 @@ def refusal(loaded: Loaded, why: str) -> Unproven:
 
 
 @contextmanager
-def calls_of(modules: list[nn.Module]) -> Iterator[list[ModuleCall]]:
+def calls_of(modules: Iterable[nn.Module]) -> Iterator[list[ModuleCall]]:
     """Context manager that copies the inputs and outputs of modules, in this thread alone: others may run the model."""
     calls = []
 
@@ -431,16 +391,12 @@ def calls_of(modules: list[nn.Module]) -> Iterator[list[ModuleCall]]:
         yield calls
 
 
-def _by_position(tensor: Tensor) -> Tensor | None:
-    """Reshape (B, n, ...) or (B, H, n, ...) to (B, n, m); None for another shape."""
-    if tensor.dim() not in (3, 4) or tensor.shape[0] != PROBES or LENGTH not in tensor.shape[1:-1]:
+def first_two(vectors: Tensor) -> Tensor | None:
+    """Vectors at positions 0 and 1 of each text of a probe run, (2, B, m), of (B, n, ...) or (B, H, n, d), else None."""
+    if vectors.dim() not in (3, 4) or len(vectors) != TEXTS or LENGTH not in vectors.shape[1:-1]:
         return None
-    return (tensor if tensor.shape[1] == LENGTH else tensor.transpose(1, 2)).flatten(2)
-
-
-def _join_heads(tensor: Tensor) -> Tensor:
-    """Concatenate heads, (B, H, n, d) -> (B, n, H · d), as float32."""
-    return floats(tensor).transpose(1, 2).flatten(2)
+    axis = vectors.shape.index(LENGTH, 1)
+    return floats(vectors.movedim(axis, 0)[:2].flatten(2))
 
 
 def states_of(returned: Any) -> tuple[Tensor, ...]:
