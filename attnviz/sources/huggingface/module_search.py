@@ -14,20 +14,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from attnviz.core.amounts import size
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.core.record import Step
 from attnviz.core.stream import CLOSE, Linear, ModelWeights, Norm, Projections, Readout, value_bias_of
 from attnviz.core.tokens import Sentence, Token
-from attnviz.sources import estimate
-from attnviz.sources.huggingface import faults, running
+from attnviz.sources.huggingface import faults, loading, running
 from attnviz.sources.huggingface.loaded import Loaded
 from attnviz.sources.huggingface.tapped import watching
 
 NAMES = {"w_q": "queries", "w_k": "keys", "w_v": "values"}
-LONGEST_HEAD = 7
-"""Maximum number of modules from the last states to the logits; BERT has a layer, an activation and a norm."""
 TEXTS, LENGTH = 16, 5
 """Number of texts in the probe run, and of tokens in each; few models have 5 heads, so the sizes identify the axes."""
 
@@ -49,27 +44,15 @@ class Projected(NamedTuple):
 
     Attributes:
         linear: map from the input of the projection to the vectors of all heads.
-        module: module that computes it.
-        before: norm in front of the projection; None if there is none.
-        read: input of this norm, or of the projection if there is no norm.
-        rotary: whether the vectors are rotated by their positions afterwards.
-        normalized: whether a norm follows the projection.
+        call: call of the module that computes it.
+        is_rotary: whether the vectors are rotated by their positions afterwards.
+        is_normalized: whether a norm follows the projection.
     """
 
     linear: Linear
-    module: nn.Module
-    before: Norm | None
-    read: Tensor
-    rotary: bool
-    normalized: bool = False
-
-
-class AttentionCall(NamedTuple):
-    """The weights around an attention call, its projections by name, and what it adds to the stream, (B, n, d_model)."""
-
-    weights: Projections
-    projected: Mapping[str, Projected]
-    written: Tensor
+    call: ModuleCall
+    is_rotary: bool
+    is_normalized: bool = False
 
 
 class StreamModules(NamedTuple):
@@ -78,8 +61,8 @@ class StreamModules(NamedTuple):
     Attributes:
         last: last norm, whose input is the end of the stream.
         feed_forward: module of each layer that has one, and the factor of its output.
-        words: module whose output, times a factor, is the token embeddings, and the factor; None if nothing is added
-            to them, so that they are the first states.
+        words: module that embeds tokens, and the factor of its output, if vectors of positions are added to it; else
+            None, and the first states are the embedding.
     """
 
     weights: ModelWeights
@@ -93,106 +76,113 @@ class Search:
 
     Attributes:
         calls: calls of all modules, in the order in which they ended.
+        norms: the calls among them that compute a norm, with its parameters.
         states: hidden states of the model, (B, n, d_model): the stream before each layer, and the final states.
     """
 
     def __init__(self, loaded: Loaded):
         self.loaded, self.within, self.config = loaded, bound(loaded), loaded.config.get_text_config()
         self.names = {module: name for name, module in loaded.model.named_modules()}
-        count, ids = loaded.vocabulary, torch.arange(LENGTH)
-        ids = [((7 + 11 * ids + text * count // (TEXTS + 3 * ids)) % count).tolist() for text in range(TEXTS)]
-        # no padding, as some models count no positions for it; an end token, as others read only its vector
-        pad, end = (getattr(loaded.config, name, None) for name in ("pad_token_id", "eos_token_id"))
-        last = [end] if isinstance(end, int) and 0 <= end < count else []
-        ids = [[(id + 1) % count if id == pad else id for id in row][: LENGTH - len(last)] + last for row in ids]
-        sentences = tuple(Sentence("", tuple(Token("", id, 0, 0) for id in row), LENGTH) for row in ids)
+        count, pad = loaded.vocabulary, getattr(loaded.config, "pad_token_id", None)
+        ids = [[(7 + 11 * j + i * count // (TEXTS + 3 * j)) % count for j in range(LENGTH)] for i in range(TEXTS)]
+        for row in ids:  # no padding, as some models count no positions for it; an end, as others read only its vector
+            row[:] = [(id + 1) % count if id == pad else id for id in row]
+            row[-1] = end if isinstance(end := getattr(loaded.config, "eos_token_id", None), int) else row[-1]
+        sentences = tuple(Sentence("", tuple(Token("", id % count, 0, 0) for id in row), LENGTH) for row in ids)
         model_inputs = running.inputs(sentences, loaded)
         self.has_encoder = bool(getattr(loaded.config, "is_encoder_decoder", False))
         if self.has_encoder:
             model_inputs["decoder_input_ids"] = model_inputs["input_ids"].flip(0)
         with calls_of(loaded.model.modules()) as self.calls:
             returned, self.steps = running.run_model(loaded, Edits(), model_inputs, (LENGTH,) * TEXTS)
+        self.norms = [(norm, call) for call in self.calls if (norm := self._norm(call))]
         self.states = [floats(state) for state in states_of(returned)]
-        self.logits = getattr(returned, "logits", None)
-        self.logits = None if self.logits is None else floats(self.logits)
+        self.logits = None if getattr(returned, "logits", None) is None else floats(returned.logits)
 
-    def modules(self, *, all_projections: bool) -> StreamModules:
-        """Find the modules that write into the stream; see `streams.modules_of`."""
+    def modules(self, names: tuple[str, ...]) -> StreamModules:
+        """Find the modules that write into the stream; see `streams.modules_of`.
+
+        Args:
+            names: names of the projections to include; with those of queries and keys, also the tables of embeddings.
+        """
         steps = [step for step in self.steps if not self.has_encoder or step.site.kind != "encoder"]
-        width, names = self.states[0].shape[-1], tuple(NAMES) if all_projections else ("w_v",)
-        needs = sum(4 * (len(names) + all_projections) * width * s.num_heads * s.value.shape[-1] for s in steps)
-        if needs > (free := estimate.free_bytes(torch.device("cpu"))) // 2:
-            what = f"its projections take {size(needs)} of memory as float32, and {size(free)} are free"
-            raise InputError(str(refusal(self.loaded, what)))
+        numbers = sum(step.num_heads * step.value.shape[-1] for step in steps) * self.states[0].shape[-1]
+        needs = 2 * 4 * (1 + len(names)) * numbers  # with copies that are made while they are measured
+        what = f"The projections of {self.loaded.name} as float32 need"
+        loading.make_room(needs, torch.device("cpu"), what, loading.SMALLER, self.loaded.size)
         readout, last = self._readout()
-        attention = {step.site: self.attention(step, names) for step in steps}
+        states = [*self.states[:-1], last.input]
+        if beyond := [step.site for step in steps if step.site.layer >= len(states) - 1]:
+            raise self._refusal(f"{beyond[0]} is beyond the layers whose states it returns")
         sites, feed_forward = {}, {}
-        for layer, (before, after) in enumerate(pairwise([*self.states[:-1], last.input])):
-            in_layer = {site: call for site, call in attention.items() if site.layer == layer}
-            module, factor = self._addition(after - before, [call.written for call in in_layer.values()], layer)
+        for layer, (entered, left) in enumerate(pairwise(states)):
+            in_layer = {step: self.attention(step.site, names) for step in steps if step.site.layer == layer}
+            written = [weights.writes(step.outputs()) for step, (weights, _) in in_layer.items()]
+            module, factor = self._addition(left - entered, written, layer)
             if module is not None:
                 feed_forward[layer] = module, factor
-            for site, call in in_layer.items():
-                sites[site] = replace(call.weights, factor=factor)
-                for name, part in call.projected.items():
-                    if all_projections and site.kind != "cross" and not self._is_close(part.read, before):
-                        what = f"the {NAMES[name]} of {site} are not projected from what enters the layer"
+            for step, (weights, projected) in in_layer.items():
+                sites[step.site] = replace(weights, factor=factor)
+                for name, part in projected.items():
+                    read = self._norm_before(part.call.input)[1]
+                    if len(names) > 1 and step.site.kind != "cross" and not self._is_close(read, entered):
+                        what = f"the {NAMES[name]} of {step.site} are not projected from what enters the layer"
                         who = f"{self.loaded.name} ({self.loaded.made_of})"
                         raise InputError(f"{who} has no circuits here: {what}, as in latent attention.")
-        if beyond := [site for site in attention if site not in sites]:
-            raise refusal(self.loaded, f"{beyond[0]} is beyond the layers whose states it returns")
         words, factor, positions = self.embedding()
-        table = learned = None
-        if all_projections and words is not None:
-            ids = torch.arange(self.loaded.vocabulary, device=self.loaded.device)
-            table = floats(words(ids)) * factor
-            learned = None if positions is None else self._position_table(positions)
-        weights = ModelWeights(sites, {step.site: step.num_heads for step in steps}, table, learned, readout)
+        table = position_table = None
+        if words is not None and len(names) > 1:
+            table = floats(words(torch.arange(self.loaded.vocabulary, device=self.loaded.device))) * factor
+            position_table = None if positions is None else self._position_table(positions)
+        heads = {step.site: step.num_heads for step in steps}
+        weights = ModelWeights(sites, heads, table, position_table, readout)
         return StreamModules(weights, last.module, feed_forward, None if positions is None else (words, factor))
 
-    def attention(self, step: Step, names: tuple[str, ...] = tuple(NAMES)) -> AttentionCall:
-        """Find W_O of an attention call, a norm after it, and the projections with these names.
+    def call(self, site: Site) -> tuple[Projections, dict[str, Projected], bool]:
+        """Find the weights around an attention call, its projections, and whether positions are added to tokens."""
+        return *self.attention(site, tuple(NAMES)), self.embedding()[2] is not None
+
+    def attention(self, site: Site, names: tuple[str, ...]) -> tuple[Projections, dict[str, Projected]]:
+        """Find the weights around an attention call, and its projections with these names, without unknown ones.
 
         Raises:
-            Unproven: if there is no W_O. Other projections that are not found are left out.
+            Unproven: if there is no W_O, the linear module that is given the outputs of all heads.
         """
+        step = next(step for step in self.steps if step.site == site)
         outputs, width = step.outputs(), self.states[0].shape[-1]
-        given = [call for call in self.calls if self._is_close(call.input, outputs) and call.output.shape[-1] == width]
-        pairs = ((call, self._linear(call)) for call in reversed(given))
-        call, w_o = next((pair for pair in pairs if pair[1] is not None), (None, None))
+        given = [call for call in reversed(self.calls) if self._is_close(call.input, outputs)]
+        given = ((call, self._linear(call)) for call in given if call.output.shape[-1] == width)
+        call, w_o = next((pair for pair in given if pair[1] is not None), (None, None))
         if call is None:
-            raise refusal(self.loaded, f"the outputs of the heads of {step.site} do not go through one matrix")
-        readers = [other for other in self.calls if self._is_close(other.input, call.output)]
-        norms = ((norm, other.output) for other in readers if (norm := self._norm(other)))
-        after, written = next(norms, (None, call.output))
-        outer = self.names[call.module].rsplit(".", 2)[0]  # W_O may be within a module beside that of W_Q
+            raise self._refusal(f"the outputs of the heads of {site} do not go through one matrix")
+        outer = self.names[call.module].rsplit(".", 2)[0]  # W_O may be within a module beside W_Q
         inside = [other for other in self.calls if self.names[other.module].startswith(f"{outer}.")]
         vectors = {"w_q": step.query, "w_k": step.key, "w_v": step.value}
         projected = {name: self._projected(first_two(vectors[name]), inside) for name in names}
         projected = {name: part for name, part in projected.items() if part is not None}
+        first, value = next(iter(projected.values()), None), projected.get("w_v")
         # the product of normalized queries and keys is not a bilinear form of the stream
-        known = {"w_v"} if any(part.normalized for part in projected.values()) else {*NAMES}
-        linears = {name: part.linear for name, part in projected.items() if name in known and names != ("w_v",)}
-        value = projected.get("w_v")
+        is_plain = not any(part.is_normalized for part in projected.values())
+        known = [name for name in projected if len(names) > 1 and (is_plain or name == "w_v")]
         weights = Projections(
-            **dict.fromkeys(NAMES) | linears,
+            **dict.fromkeys(NAMES) | {name: projected[name].linear for name in known},
             w_o=w_o,
-            before=next((part.before for part in projected.values()), None),
-            after=after,
+            before=first and self._norm_before(first.call.input)[0],
+            after=next((norm for norm, other in self.norms if self._is_close(other.input, call.output)), None),
             scale=step.scoring.scale,
-            rotary="w_q" in projected and projected["w_q"].rotary,
-            value_bias=value and value_bias_of(value.linear, value.before),
+            rotary="w_q" in projected and projected["w_q"].is_rotary,
+            value_bias=value and value_bias_of(value.linear, self._norm_before(value.call.input)[0]),
         )
-        return AttentionCall(weights, projected, written.reshape(*outputs.shape[:2], width))
+        return weights, projected
 
     def embedding(self) -> tuple[nn.Module | None, float, Tensor | None]:
-        """Find the module that embeds tokens, the factor of its output, and the vectors added for positions.
+        """Find the module that embeds tokens, a factor of its output, and the vectors added for positions.
 
         First states of two texts differ only by the embeddings of tokens, so the rest comes from positions.
 
         Returns:
-            The module, or None if its output is not added; its factor; and the vectors of the first positions,
-            (n, d_model), or None if there are none.
+            The module, or None if the first states are more than such a sum; the factor; and the vectors of the first
+            positions, (n, d_model), or None if there are none.
         """
         owner, first = self.loaded.model.get_decoder() if self.has_encoder else self.loaded.model, self.states[0]
         module = owner.get_input_embeddings()
@@ -200,68 +190,58 @@ class Search:
         factor = ratio(first - first[:1], words - words[:1])
         if factor is None or not self._is_close((words - words[:1]) * factor, first - first[:1]):
             return None, 1.0, None
-        positions = (first - words * factor)[0]
-        return module, factor, None if self._is_close(words * factor, first) else positions
+        return module, factor, None if self._is_close(words * factor, first) else (first - words * factor)[0]
 
     def lens(self) -> tuple[Readout, tuple[nn.Module, ...]]:
-        """Find the readout of a model that is no sum of parts: the unembedding, and modules from last states to logits.
-
-        A norm at the end of the last layer is a part of this layer, as in a post-norm model.
-        """
+        """Find the unembedding, and all modules from the states between layers to the logits, in order."""
         readout, unembedding = self._unembedding()
-        head, vectors = [], [unembedding.output]
-        candidates = [call for call in self.calls if call.input is not None and not self._is_in_or_around_layers(call)]
-        while len(head) <= LONGEST_HEAD:
-            givers = [call for call in candidates if self._is_close(call.output, vectors[0])]
-            call = next((call for call in reversed(givers) if not self._is_close(call.input, vectors[0])), None)
-            if call is None:
-                break
-            head.insert(0, call.module)
-            vectors.insert(0, call.input)
-        if not any(self._is_close(self.states[-1], part) for part in vectors):
-            raise refusal(self.loaded, "its logits do not come from its last states through a chain of modules")
+        head, chain = [], [unembedding.output]
+        outside = []  # calls of modules that belong to no numbered layer and contain no layers
+        for call in reversed(self.calls):
+            is_in_layer = any(part.isdecimal() for part in self.names[call.module].split("."))
+            if not is_in_layer and not any(isinstance(part, nn.ModuleList) for part in call.module.modules()):
+                outside.append(call)
+        for call in outside:
+            changes = call.input is not None and not self._is_close(call.input, chain[0])
+            if changes and self._is_close(call.output, chain[0]):
+                head.insert(0, call.module)
+                chain.insert(0, call.input)
+        if not any(self._is_close(self.states[-1], vectors) for vectors in chain):
+            raise self._refusal("its logits do not come from its last states through a chain of modules")
         return readout, tuple(head)
-
-    def _is_in_or_around_layers(self, call: ModuleCall) -> bool:
-        """Whether a module belongs to a numbered layer, or contains a list of layers."""
-        is_numbered = any(part.isdecimal() for part in self.names[call.module].split("."))
-        return is_numbered or any(isinstance(part, nn.ModuleList) for part in call.module.modules())
 
     def _unembedding(self) -> tuple[Readout, ModuleCall]:
         """Find the readout of the logits from the input of the unembedding, and the call of the unembedding."""
         if self.loaded.task not in ("next", "fill", "write") or self.logits is None:
-            raise refusal(self.loaded, "it gives no word a logit")
+            raise self._refusal("it gives no word a logit")
         module = self.loaded.model.get_output_embeddings()
         weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
         if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
-            raise refusal(self.loaded, "it has no matrix that gives words their logits")
+            raise self._refusal("it has no matrix that gives words their logits")
         call = next((call for call in reversed(self.calls) if call.module is module), None)
         if call is None or call.input is None or call.input.shape[-1] != weight.shape[1]:
-            raise refusal(self.loaded, "its logits do not come from its output embeddings")
+            raise self._refusal("its logits do not come from its output embeddings")
         linear = Linear(floats(weight), None if bias is None else floats(bias))
         softcap = getattr(self.config, "final_logit_softcapping", None)
-        logits = self.logits if softcap is None else softcap * torch.atanh(self.logits / softcap)
-        factor = ratio(logits, unbounded := linear(call.input))
-        if factor is None or not self._is_close(unbounded * factor, logits):
-            raise refusal(self.loaded, "its logits are more than a matrix times its last vectors")
-        return Readout(None, linear, factor, softcap), call
+        factor = 1.0 if softcap else ratio(self.logits, linear(call.input))
+        readout = Readout(None, linear, factor or 1.0, softcap)
+        if not self._is_close(readout.logits(call.input), self.logits):
+            raise self._refusal("its logits are more than a matrix times its last vectors")
+        return readout, call
 
     def _readout(self) -> tuple[Readout, ModuleCall]:
         """Find the readout of the logits from the end of the stream, and the call of its norm."""
         readout, unembedding = self._unembedding()
-        for call in reversed(self.calls):
-            factor = None if call.input is None else ratio(unembedding.input, call.output)
-            if factor is None or not self._is_close(call.output * factor, unembedding.input):
-                continue
-            if norm := self._norm(call):
-                if factor != 1:
-                    gain = torch.tensor(1.0) if norm.weight is None else norm.weight
-                    norm = replace(norm, weight=gain * factor, bias=None if norm.bias is None else norm.bias * factor)
-                return replace(readout, norm=norm), call
-        raise refusal(self.loaded, "its logits do not come from a plain norm of the output of its layers")
+        for norm, call in reversed(self.norms):
+            factor = ratio(unembedding.input, call.output)  # T5 scales the output of its last norm
+            if factor is not None and self._is_close(call.output * factor, unembedding.input):
+                weight = torch.tensor(1.0) if norm.weight is None else norm.weight
+                bias = None if norm.bias is None else norm.bias * factor
+                return replace(readout, norm=replace(norm, weight=weight * factor, bias=bias)), call
+        raise self._refusal("its logits do not come from a plain norm of the output of its layers")
 
     def _projected(self, vectors: Tensor, calls: list[ModuleCall]) -> Projected | None:
-        """Find a projection, perhaps with a norm after it, that gives vectors at position 0, where none is rotated.
+        """Find the projection that gives vectors at position 0, where none is rotated; a norm may follow it.
 
         Args:
             vectors: queries, keys or values at positions 0 and 1 of each text, (2, B, H · d).
@@ -272,22 +252,21 @@ class Search:
             columns, factor = (None, 1.0) if outputs is None else self._columns(outputs[0], vectors[0])
             if columns is None or call.input is None:
                 continue
-            rotary = not self._is_close(outputs[1][:, columns] * factor, vectors[1])
+            is_rotary = not self._is_close(outputs[1][:, columns] * factor, vectors[1])
             if linear := self._linear(call):
                 bias = None if linear.bias is None else linear.bias[columns] * factor
-                before, read = self._norm_before(call.input)
-                return Projected(Linear(linear.weight[columns] * factor, bias), call.module, before, read, rotary)
-            if self._norm(call):  # a norm of each head, or of all heads
+                return Projected(Linear(linear.weight[columns] * factor, bias), call, is_rotary)
+            if any(other is call for _, other in self.norms):  # a norm of each head, or of all heads
                 others = [other for other in calls if other is not call]
                 if part := self._projected(first_two(call.input)[:, :, columns], others):
-                    return part._replace(rotary=rotary, normalized=True)
+                    return part._replace(is_rotary=is_rotary, is_normalized=True)
         return None
 
     def _columns(self, outputs: Tensor, vectors: Tensor) -> tuple[Tensor | None, float]:
-        """Find the columns of outputs, (B, m), that are vectors, (B, k), and the factor, as some models scale queries.
+        """Find which columns of outputs, (B, m), are those of vectors, (B, k), perhaps times a scale of queries.
 
         Returns:
-            Indices of the columns, (k,), or None if there are none; and the factor.
+            Indices of the columns, (k,), or None if they are not there; and the factor of the outputs.
         """
         for factor in (1.0, self.steps[0].query.shape[-1] ** -0.5):
             nearest = torch.cdist(vectors.mT, outputs.mT * factor, p=torch.inf).min(-1)
@@ -296,15 +275,13 @@ class Search:
         return None, 1.0
 
     def _norm_before(self, vectors: Tensor) -> tuple[Norm | None, Tensor]:
-        """Find the norm that gives vectors, and its input; None and the vectors if there is no such norm."""
-        for call in reversed(self.calls):  # the last one, as a norm leaves normalized vectors unchanged
-            if call.input is not None and self._is_close(call.output, vectors) and (norm := self._norm(call)):
-                return norm, call.input
-        return None, vectors
+        """Find the last norm that gives vectors, and its input; None and the vectors if there is no such norm."""
+        pairs = ((norm, call.input) for norm, call in reversed(self.norms) if self._is_close(call.output, vectors))
+        return next(pairs, (None, vectors))
 
     def _addition(self, whole: Tensor, written: list[Tensor], layer: int) -> tuple[nn.Module | None, float]:
         """Find a module, or None, and a factor with `whole` = factor · (sum of `written` + output of the module)."""
-        for factor in dict.fromkeys((1.0, float(getattr(self.config, "residual_multiplier", None) or 1.0))):
+        for factor in (1.0, float(getattr(self.config, "residual_multiplier", None) or 1.0)):
             if written and self._is_close(sum(written), whole / factor):
                 return None, factor
             rest = whole / factor - sum(written)
@@ -312,51 +289,51 @@ class Search:
                 if self._is_close(call.output, rest):
                     return call.module, factor
         what = f"layer {layer} adds more than its attention and one other part"
-        raise refusal(self.loaded, f"{what}, or normalizes their sum, as in a post-norm model" if written else what)
+        raise self._refusal(f"{what}, or normalizes their sum, as in a post-norm model" if written else what)
 
-    def _position_table(self, rows: Tensor) -> Tensor | None:
+    def _position_table(self, vectors: Tensor) -> Tensor | None:
         """Find the table that starts with the vectors of the first positions, (n, d_model); None if there is none."""
         for module in self.names:
-            table = getattr(module, "weight", None)
-            if isinstance(table, Tensor) and table.dim() == 2:
-                for start in range(min(8, len(table) - LENGTH + 1)):
-                    if self._is_close(floats(table[start : start + LENGTH]), rows):
-                        return floats(table[start:])
+            if isinstance(module, nn.Embedding) and module.weight.shape[1] == vectors.shape[1]:
+                distances = (floats(module.weight[:8]) - vectors[0]).abs().amax(-1)
+                start = int(distances.argmin())  # some tables begin with rows for padding
+                if self._is_close(floats(module.weight[start : start + LENGTH]), vectors):
+                    return floats(module.weight[start:])
         return None
 
     def _linear(self, call: ModuleCall) -> Linear | None:
         """Measure x W + b by a module's outputs for zeros and unit vectors, also with packed weights or adapters.
 
-        None if the call of the module was not this map.
+        Returns:
+            The map, or None if it does not give the output of the call.
         """
-        width, module, device = call.input.shape[-1], call.module, self.loaded.device
-        dtypes = [p.dtype for p in module.parameters() if p.is_floating_point() and p.dtype.itemsize > 1]
-        vectors = torch.cat([torch.zeros(1, width), torch.eye(width)]).to(device, next(iter(dtypes), self.loaded.dtype))
+        width, module = call.input.shape[-1], call.module
+        dtypes = (p.dtype for p in module.parameters() if p.is_floating_point() and p.dtype.itemsize > 1)
+        kind = {"device": self.loaded.device, "dtype": next(dtypes, self.loaded.dtype)}
         try:
             with self.loaded.turns.turn():
-                outputs = floats(module(vectors.unsqueeze(0)))[0]
+                outputs = floats(module(torch.eye(width + 1, width, **kind).roll(1, 0).unsqueeze(0)))[0]
         except Exception as error:  # the module takes other arguments, so it is not a plain layer
             if faults.of_memory(error):
                 raise
             return None
-        bias = outputs[0]
-        linear = Linear((outputs[1:] - bias).mT, bias if bool(bias.any()) else None)
-        is_linear = len(bias) == call.output.shape[-1] and self._is_close(linear(call.input), call.output)
-        return linear if is_linear else None
+        linear = Linear((outputs[1:] - outputs[0]).mT, outputs[0] if bool(outputs[0].any()) else None)
+        is_whole = outputs.shape[-1] == call.output.shape[-1]
+        return linear if is_whole and self._is_close(linear(call.input), call.output) else None
 
     def _norm(self, call: ModuleCall) -> Norm | None:
         """Recognize a module as a layer norm or a root-mean-square norm; None if it is neither."""
-        module = call.module
-        if next(module.children(), None) is not None or call.input.shape != call.output.shape:
+        module, width = call.module, call.output.shape[-1:]
+        if call.input is None or call.input.shape != call.output.shape or [*module.children()]:
             return None
         weight, bias = (getattr(module, name, None) for name in ("weight", "bias"))
-        if any(tensor is not None and tensor.shape != call.input.shape[-1:] for tensor in (weight, bias)):
+        if any(tensor is not None and tensor.shape != width for tensor in (weight, bias)):
             return None
         weight, bias = (None if tensor is None else floats(tensor) for tensor in (weight, bias))
-        names = ("eps", "variance_epsilon", "epsilon", "norm_eps")
-        eps = next((float(getattr(module, name)) for name in names if getattr(module, name, None) is not None), 1e-6)
+        epsilons = (getattr(module, name, None) for name in ("eps", "variance_epsilon", "epsilon", "norm_eps"))
+        eps = next((float(eps) for eps in epsilons if eps is not None), 1e-6)
         for is_centered in (True, False):
-            for gain in (None,) if weight is None else (weight, 1 + weight):
+            for gain in (None,) if weight is None else (weight, 1 + weight):  # Gemma adds 1
                 norm = Norm(gain, bias, eps, is_centered)
                 if self._is_close(norm(call.input), call.output):
                     return norm
@@ -364,14 +341,14 @@ class Search:
 
     def _is_close(self, a: Tensor | None, b: Tensor) -> bool:
         """Whether a equals b but for rounding; positions may be flattened, (B · n, d) for (B, n, d)."""
-        if a is None or a.numel() != b.numel() or a.shape[-1] != b.shape[-1]:
+        if a is None or a.numel() != b.numel() or a.shape[-1:] != b.shape[-1:]:
             return False
         return float((a.reshape(b.shape) - b).abs().max()) <= self.within * max(float(b.abs().max()), 1e-3)
 
-
-def refusal(loaded: Loaded, why: str) -> Unproven:
-    """Make the error for a model that is not taken apart, with the reason."""
-    return Unproven(f"{loaded.name} ({loaded.made_of}) is not taken apart into what each head adds: {why}.")
+    def _refusal(self, why: str) -> Unproven:
+        """Make the error for a model that is not taken apart, with the reason."""
+        model = f"{self.loaded.name} ({self.loaded.made_of})"
+        return Unproven(f"{model} is not taken apart into what each head adds: {why}.")
 
 
 @contextmanager
@@ -392,11 +369,10 @@ def calls_of(modules: Iterable[nn.Module]) -> Iterator[list[ModuleCall]]:
 
 
 def first_two(vectors: Tensor) -> Tensor | None:
-    """Vectors at positions 0 and 1 of each text of a probe run, (2, B, m), of (B, n, ...) or (B, H, n, d), else None."""
+    """Positions 0 and 1 of each text of the probe run, (2, B, m), of (B, n, ...) or (B, H, n, d); None of others."""
     if vectors.dim() not in (3, 4) or len(vectors) != TEXTS or LENGTH not in vectors.shape[1:-1]:
         return None
-    axis = vectors.shape.index(LENGTH, 1)
-    return floats(vectors.movedim(axis, 0)[:2].flatten(2))
+    return floats(vectors.movedim(vectors.shape.index(LENGTH, 1), 0)[:2].flatten(2))
 
 
 def states_of(returned: Any) -> tuple[Tensor, ...]:
