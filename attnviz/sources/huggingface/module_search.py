@@ -27,10 +27,6 @@ TEXTS, LENGTH = 16, 5
 """Number of texts in the probe run, and of tokens in each; few models have 5 heads, so the sizes identify the axes."""
 
 
-class Unproven(InputError):
-    """Error for a model whose residual stream is not proven to be a sum of parts."""
-
-
 class ModuleCall(NamedTuple):
     """One call of a module in a run: its first input and its output, (B, n, ...), as float32."""
 
@@ -40,14 +36,7 @@ class ModuleCall(NamedTuple):
 
 
 class Projected(NamedTuple):
-    """A projection to queries, keys or values.
-
-    Attributes:
-        linear: map from the input of the projection to the vectors of all heads.
-        call: call of the module that computes it.
-        is_rotary: whether the vectors are rotated by their positions afterwards.
-        is_normalized: whether a norm follows the projection.
-    """
+    """A projection to the queries, keys or values of all heads, perhaps with rotary positions or a norm after it."""
 
     linear: Linear
     call: ModuleCall
@@ -83,53 +72,49 @@ class Search:
     def __init__(self, loaded: Loaded):
         self.loaded, self.within, self.config = loaded, bound(loaded), loaded.config.get_text_config()
         self.names = {module: name for name, module in loaded.model.named_modules()}
-        count, pad = loaded.vocabulary, getattr(loaded.config, "pad_token_id", None)
+        count, pad, end = loaded.vocabulary, *(getattr(loaded.config, f"{n}_token_id", None) for n in ("pad", "eos"))
         ids = [[(7 + 11 * j + i * count // (TEXTS + 3 * j)) % count for j in range(LENGTH)] for i in range(TEXTS)]
-        for row in ids:  # no padding, as some models count no positions for it; an end, as others read only its vector
-            row[:] = [(id + 1) % count if id == pad else id for id in row]
-            row[-1] = end if isinstance(end := getattr(loaded.config, "eos_token_id", None), int) else row[-1]
-        sentences = tuple(Sentence("", tuple(Token("", id % count, 0, 0) for id in row), LENGTH) for row in ids)
+        # no padding, as some models count no positions for it; an end token, as others read only its vector
+        ids = [[(id + 1) % count if id == pad else id for id in row] for row in ids]
+        if isinstance(end, int) and 0 <= end < count:
+            ids = [[*row[:-1], end] for row in ids]
+        sentences = tuple(Sentence("", tuple(Token("", id, 0, 0) for id in row), LENGTH) for row in ids)
         model_inputs = running.inputs(sentences, loaded)
         self.has_encoder = bool(getattr(loaded.config, "is_encoder_decoder", False))
         if self.has_encoder:
             model_inputs["decoder_input_ids"] = model_inputs["input_ids"].flip(0)
         with calls_of(loaded.model.modules()) as self.calls:
-            returned, self.steps = running.run_model(loaded, Edits(), model_inputs, (LENGTH,) * TEXTS)
+            self.returned, self.steps = running.run_model(loaded, Edits(), model_inputs, (LENGTH,) * TEXTS)
         self.norms = [(norm, call) for call in self.calls if (norm := self._norm(call))]
-        self.states = [floats(state) for state in states_of(returned)]
-        self.logits = None if getattr(returned, "logits", None) is None else floats(returned.logits)
+        self.states = [floats(state) for state in states_of(self.returned)]
 
     def modules(self, names: tuple[str, ...]) -> StreamModules:
         """Find the modules that write into the stream; see `streams.modules_of`.
 
         Args:
-            names: names of the projections to include; with those of queries and keys, also the tables of embeddings.
+            names: projections to include; with those of queries and keys, also the tables of embeddings.
         """
         steps = [step for step in self.steps if not self.has_encoder or step.site.kind != "encoder"]
         numbers = sum(step.num_heads * step.value.shape[-1] for step in steps) * self.states[0].shape[-1]
-        needs = 2 * 4 * (1 + len(names)) * numbers  # with copies that are made while they are measured
-        what = f"The projections of {self.loaded.name} as float32 need"
+        needs = 2 * 4 * (1 + len(names)) * numbers  # float32, and copies while they are measured
+        what = f"The projections of {self.loaded.name} need"
         loading.make_room(needs, torch.device("cpu"), what, loading.SMALLER, self.loaded.size)
         readout, last = self._readout()
         states = [*self.states[:-1], last.input]
-        if beyond := [step.site for step in steps if step.site.layer >= len(states) - 1]:
-            raise self._refusal(f"{beyond[0]} is beyond the layers whose states it returns")
         sites, feed_forward = {}, {}
         for layer, (entered, left) in enumerate(pairwise(states)):
             in_layer = {step: self.attention(step.site, names) for step in steps if step.site.layer == layer}
-            written = [weights.writes(step.outputs()) for step, (weights, _) in in_layer.items()]
+            written = [weights.writes(floats(step.outputs())) for step, (weights, _) in in_layer.items()]
             module, factor = self._addition(left - entered, written, layer)
             if module is not None:
                 feed_forward[layer] = module, factor
             for step, (weights, projected) in in_layer.items():
                 sites[step.site] = replace(weights, factor=factor)
-                for name, part in projected.items():
-                    read = self._norm_before(part.call.input)[1]
-                    if len(names) > 1 and step.site.kind != "cross" and not self._is_close(read, entered):
-                        what = f"the {NAMES[name]} of {step.site} are not projected from what enters the layer"
-                        who = f"{self.loaded.name} ({self.loaded.made_of})"
-                        raise InputError(f"{who} has no circuits here: {what}, as in latent attention.")
-        words, factor, positions = self.embedding()
+                if len(names) > 1 and step.site.kind != "cross":
+                    self._check_inputs(step.site, projected, entered)
+        if len(sites) < len(steps):
+            raise self._refusal("it computes attention beyond the layers whose states it returns")
+        words, factor, positions = self.embedding("decoder")
         table = position_table = None
         if words is not None and len(names) > 1:
             table = floats(words(torch.arange(self.loaded.vocabulary, device=self.loaded.device))) * factor
@@ -138,94 +123,99 @@ class Search:
         weights = ModelWeights(sites, heads, table, position_table, readout)
         return StreamModules(weights, last.module, feed_forward, None if positions is None else (words, factor))
 
-    def call(self, site: Site) -> tuple[Projections, dict[str, Projected], bool]:
-        """Find the weights around an attention call, its projections, and whether positions are added to tokens."""
-        return *self.attention(site, tuple(NAMES)), self.embedding()[2] is not None
+    def _check_inputs(self, site: Site, projected: Mapping[str, Projected], entered: Tensor) -> None:
+        """Raise InputError if a projection does not read the vectors that enter its layer, as in latent attention."""
+        for name, part in projected.items():
+            if not self._is_close(self._norm_before(part.call.input)[1], entered):
+                what = f"the {NAMES[name]} of {site} are not projected from what enters the layer"
+                who = f"{self.loaded.name} ({self.loaded.made_of})"
+                raise InputError(f"{who} has no circuits here: {what}, as in latent attention.")
 
-    def attention(self, site: Site, names: tuple[str, ...]) -> tuple[Projections, dict[str, Projected]]:
+    def attention(self, site: Site, names: Iterable[str] = NAMES) -> tuple[Projections, dict[str, Projected]]:
         """Find the weights around an attention call, and its projections with these names, without unknown ones.
 
         Raises:
-            Unproven: if there is no W_O, the linear module that is given the outputs of all heads.
+            InputError: if there is no W_O, the linear module that is given the outputs of all heads.
         """
         step = next(step for step in self.steps if step.site == site)
-        outputs, width = step.outputs(), self.states[0].shape[-1]
+        outputs, width = floats(step.outputs()), self.states[0].shape[-1]
         given = [call for call in reversed(self.calls) if self._is_close(call.input, outputs)]
-        given = ((call, self._linear(call)) for call in given if call.output.shape[-1] == width)
-        call, w_o = next((pair for pair in given if pair[1] is not None), (None, None))
+        linears = ((call, self._linear(call)) for call in given if call.output.shape[-1] == width)
+        call, w_o = next((pair for pair in linears if pair[1]), (None, None))
         if call is None:
             raise self._refusal(f"the outputs of the heads of {site} do not go through one matrix")
         outer = self.names[call.module].rsplit(".", 2)[0]  # W_O may be within a module beside W_Q
         inside = [other for other in self.calls if self.names[other.module].startswith(f"{outer}.")]
         vectors = {"w_q": step.query, "w_k": step.key, "w_v": step.value}
-        projected = {name: self._projected(first_two(vectors[name]), inside) for name in names}
-        projected = {name: part for name, part in projected.items() if part is not None}
-        first, value = next(iter(projected.values()), None), projected.get("w_v")
-        # the product of normalized queries and keys is not a bilinear form of the stream
-        is_plain = not any(part.is_normalized for part in projected.values())
-        known = [name for name in projected if len(names) > 1 and (is_plain or name == "w_v")]
+        parts = {name: part for name in names if (part := self._projected(first_two(vectors[name]), inside))}
+        before = {name: self._norm_before(part.call.input)[0] for name, part in parts.items()}
+        known = parts if "w_q" in names else {}
+        if any(part.is_normalized for part in parts.values()):
+            # the product of normalized queries and keys is not a bilinear form of the stream
+            known = {name: part for name, part in known.items() if name == "w_v"}
         weights = Projections(
-            **dict.fromkeys(NAMES) | {name: projected[name].linear for name in known},
+            **{name: known[name].linear if name in known else None for name in NAMES},
             w_o=w_o,
-            before=first and self._norm_before(first.call.input)[0],
+            before=next(iter(before.values()), None),
             after=next((norm for norm, other in self.norms if self._is_close(other.input, call.output)), None),
             scale=step.scoring.scale,
-            rotary="w_q" in projected and projected["w_q"].is_rotary,
-            value_bias=value and value_bias_of(value.linear, self._norm_before(value.call.input)[0]),
+            rotary="w_q" in parts and parts["w_q"].is_rotary,
+            value_bias=value_bias_of(parts["w_v"].linear, before["w_v"]) if "w_v" in parts else None,
         )
-        return weights, projected
+        return weights, parts
 
-    def embedding(self) -> tuple[nn.Module | None, float, Tensor | None]:
-        """Find the module that embeds tokens, a factor of its output, and the vectors added for positions.
+    def embedding(self, kind: str) -> tuple[nn.Module | None, float, Tensor | None]:
+        """Find what the first layer of the "encoder" or the "decoder" reads; a model that is only one of them is both.
 
         First states of two texts differ only by the embeddings of tokens, so the rest comes from positions.
 
         Returns:
-            The module, or None if the first states are more than such a sum; the factor; and the vectors of the first
-            positions, (n, d_model), or None if there are none.
+            The module that embeds tokens, or None if the first states are more than its output and positions; a factor
+            of its output; and the vectors of the first positions, (n, d_model), or None if none are added.
         """
-        owner, first = self.loaded.model.get_decoder() if self.has_encoder else self.loaded.model, self.states[0]
-        module = owner.get_input_embeddings()
-        words = next((call.output for call in reversed(self.calls) if call.module is module), torch.empty(0))
+        model, first = self.loaded.model, self.states[0]
+        if self.has_encoder:
+            model = model.get_encoder() if kind == "encoder" else model.get_decoder()
+            first = floats(self.returned.encoder_hidden_states[0]) if kind == "encoder" else first
+        module = model.get_input_embeddings()
+        embedded = [call.output for call in self.calls if call.module is module]  # of the encoder first
+        words = torch.empty(0) if not embedded else embedded[0] if kind == "encoder" else embedded[-1]
         factor = ratio(first - first[:1], words - words[:1])
         if factor is None or not self._is_close((words - words[:1]) * factor, first - first[:1]):
             return None, 1.0, None
         return module, factor, None if self._is_close(words * factor, first) else (first - words * factor)[0]
 
-    def lens(self) -> tuple[Readout, tuple[nn.Module, ...]]:
-        """Find the unembedding, and all modules from the states between layers to the logits, in order."""
+    def lens(self) -> tuple[Readout, list[nn.Module]]:
+        """Find the unembedding, and the modules after the layers that compute the logits, in order."""
         readout, unembedding = self._unembedding()
         head, chain = [], [unembedding.output]
-        outside = []  # calls of modules that belong to no numbered layer and contain no layers
         for call in reversed(self.calls):
-            is_in_layer = any(part.isdecimal() for part in self.names[call.module].split("."))
-            if not is_in_layer and not any(isinstance(part, nn.ModuleList) for part in call.module.modules()):
-                outside.append(call)
-        for call in outside:
+            is_numbered = any(part.isdecimal() for part in self.names[call.module].split("."))
+            has_layers = any(isinstance(part, nn.ModuleList) for part in call.module.modules())
             changes = call.input is not None and not self._is_close(call.input, chain[0])
-            if changes and self._is_close(call.output, chain[0]):
+            if changes and not is_numbered and not has_layers and self._is_close(call.output, chain[0]):
                 head.insert(0, call.module)
                 chain.insert(0, call.input)
         if not any(self._is_close(self.states[-1], vectors) for vectors in chain):
             raise self._refusal("its logits do not come from its last states through a chain of modules")
-        return readout, tuple(head)
+        return readout, head
 
     def _unembedding(self) -> tuple[Readout, ModuleCall]:
         """Find the readout of the logits from the input of the unembedding, and the call of the unembedding."""
-        if self.loaded.task not in ("next", "fill", "write") or self.logits is None:
+        if self.loaded.task not in ("next", "fill", "write") or not hasattr(self.returned, "logits"):
             raise self._refusal("it gives no word a logit")
+        logits = floats(self.returned.logits)
         module = self.loaded.model.get_output_embeddings()
         weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
-        if not isinstance(weight, Tensor) or weight.dim() != 2 or not weight.is_floating_point():
-            raise self._refusal("it has no matrix that gives words their logits")
-        call = next((call for call in reversed(self.calls) if call.module is module), None)
-        if call is None or call.input is None or call.input.shape[-1] != weight.shape[1]:
-            raise self._refusal("its logits do not come from its output embeddings")
+        call = next((call for call in reversed(self.calls) if call.module is module and call.input is not None), None)
+        is_matrix = isinstance(weight, Tensor) and weight.dim() == 2 and weight.is_floating_point()
+        if call is None or not is_matrix or call.input.shape[-1] != weight.shape[1]:
+            raise self._refusal("its logits do not come from a matrix of output embeddings")
         linear = Linear(floats(weight), None if bias is None else floats(bias))
         softcap = getattr(self.config, "final_logit_softcapping", None)
-        factor = 1.0 if softcap else ratio(self.logits, linear(call.input))
+        factor = 1.0 if softcap else ratio(logits, linear(call.input))
         readout = Readout(None, linear, factor or 1.0, softcap)
-        if not self._is_close(readout.logits(call.input), self.logits):
+        if not self._is_close(readout.logits(call.input), logits):
             raise self._refusal("its logits are more than a matrix times its last vectors")
         return readout, call
 
@@ -234,10 +224,9 @@ class Search:
         readout, unembedding = self._unembedding()
         for norm, call in reversed(self.norms):
             factor = ratio(unembedding.input, call.output)  # T5 scales the output of its last norm
-            if factor is not None and self._is_close(call.output * factor, unembedding.input):
-                weight = torch.tensor(1.0) if norm.weight is None else norm.weight
-                bias = None if norm.bias is None else norm.bias * factor
-                return replace(readout, norm=replace(norm, weight=weight * factor, bias=bias)), call
+            is_known = factor == 1 or (factor is not None and readout.unembedding.bias is None)
+            if is_known and self._is_close(call.output * factor, unembedding.input):
+                return replace(readout, norm=norm, factor=readout.factor * factor), call
         raise self._refusal("its logits do not come from a plain norm of the output of its layers")
 
     def _projected(self, vectors: Tensor, calls: list[ModuleCall]) -> Projected | None:
@@ -247,32 +236,22 @@ class Search:
             vectors: queries, keys or values at positions 0 and 1 of each text, (2, B, H · d).
             calls: calls of the modules to search.
         """
-        for call in calls:
+        largest = max(1.0, float(vectors[0].abs().max()))
+        for call in (call for call in calls if call.input is not None):
             outputs = first_two(call.output)
-            columns, factor = (None, 1.0) if outputs is None else self._columns(outputs[0], vectors[0])
-            if columns is None or call.input is None:
-                continue
-            is_rotary = not self._is_close(outputs[1][:, columns] * factor, vectors[1])
-            if linear := self._linear(call):
-                bias = None if linear.bias is None else linear.bias[columns] * factor
-                return Projected(Linear(linear.weight[columns] * factor, bias), call, is_rotary)
-            if any(other is call for _, other in self.norms):  # a norm of each head, or of all heads
-                others = [other for other in calls if other is not call]
-                if part := self._projected(first_two(call.input)[:, :, columns], others):
-                    return part._replace(is_rotary=is_rotary, is_normalized=True)
+            for factor in () if outputs is None else (1.0, self.steps[0].query.shape[-1] ** -0.5):  # scaled queries
+                distances, columns = torch.cdist(vectors[0].mT, outputs[0].mT * factor, p=torch.inf).min(-1)
+                if float(distances.max()) > self.within * largest:
+                    continue
+                is_rotary = not self._is_close(outputs[1][:, columns] * factor, vectors[1])
+                if linear := self._linear(call):
+                    bias = None if linear.bias is None else linear.bias[columns] * factor
+                    return Projected(Linear(linear.weight[columns] * factor, bias), call, is_rotary)
+                if self._norm(call):  # a norm of each head, or of all heads
+                    others = [other for other in calls if other is not call]
+                    if part := self._projected(first_two(call.input)[:, :, columns], others):
+                        return part._replace(is_rotary=is_rotary, is_normalized=True)
         return None
-
-    def _columns(self, outputs: Tensor, vectors: Tensor) -> tuple[Tensor | None, float]:
-        """Find which columns of outputs, (B, m), are those of vectors, (B, k), perhaps times a scale of queries.
-
-        Returns:
-            Indices of the columns, (k,), or None if they are not there; and the factor of the outputs.
-        """
-        for factor in (1.0, self.steps[0].query.shape[-1] ** -0.5):
-            nearest = torch.cdist(vectors.mT, outputs.mT * factor, p=torch.inf).min(-1)
-            if float(nearest.values.max()) <= self.within * max(1.0, float(vectors.abs().max())):
-                return nearest.indices, factor
-        return None, 1.0
 
     def _norm_before(self, vectors: Tensor) -> tuple[Norm | None, Tensor]:
         """Find the last norm that gives vectors, and its input; None and the vectors if there is no such norm."""
@@ -285,9 +264,8 @@ class Search:
             if written and self._is_close(sum(written), whole / factor):
                 return None, factor
             rest = whole / factor - sum(written)
-            for call in self.calls:
-                if self._is_close(call.output, rest):
-                    return call.module, factor
+            if call := next((call for call in self.calls if self._is_close(call.output, rest)), None):
+                return call.module, factor
         what = f"layer {layer} adds more than its attention and one other part"
         raise self._refusal(f"{what}, or normalizes their sum, as in a post-norm model" if written else what)
 
@@ -295,8 +273,7 @@ class Search:
         """Find the table that starts with the vectors of the first positions, (n, d_model); None if there is none."""
         for module in self.names:
             if isinstance(module, nn.Embedding) and module.weight.shape[1] == vectors.shape[1]:
-                distances = (floats(module.weight[:8]) - vectors[0]).abs().amax(-1)
-                start = int(distances.argmin())  # some tables begin with rows for padding
+                start = int((floats(module.weight[:8]) - vectors[0]).abs().amax(-1).argmin())  # after rows for padding
                 if self._is_close(floats(module.weight[start : start + LENGTH]), vectors):
                     return floats(module.weight[start:])
         return None
@@ -317,9 +294,10 @@ class Search:
             if faults.of_memory(error):
                 raise
             return None
+        if outputs.shape[1:] != call.output.shape[-1:]:
+            return None
         linear = Linear((outputs[1:] - outputs[0]).mT, outputs[0] if bool(outputs[0].any()) else None)
-        is_whole = outputs.shape[-1] == call.output.shape[-1]
-        return linear if is_whole and self._is_close(linear(call.input), call.output) else None
+        return linear if self._is_close(linear(call.input), call.output) else None
 
     def _norm(self, call: ModuleCall) -> Norm | None:
         """Recognize a module as a layer norm or a root-mean-square norm; None if it is neither."""
@@ -332,12 +310,9 @@ class Search:
         weight, bias = (None if tensor is None else floats(tensor) for tensor in (weight, bias))
         epsilons = (getattr(module, name, None) for name in ("eps", "variance_epsilon", "epsilon", "norm_eps"))
         eps = next((float(eps) for eps in epsilons if eps is not None), 1e-6)
-        for is_centered in (True, False):
-            for gain in (None,) if weight is None else (weight, 1 + weight):  # Gemma adds 1
-                norm = Norm(gain, bias, eps, is_centered)
-                if self._is_close(norm(call.input), call.output):
-                    return norm
-        return None
+        gains = (None,) if weight is None else (weight, 1 + weight)  # Gemma adds 1
+        norms = (Norm(gain, bias, eps, is_centered) for is_centered in (True, False) for gain in gains)
+        return next((norm for norm in norms if self._is_close(norm(call.input), call.output)), None)
 
     def _is_close(self, a: Tensor | None, b: Tensor) -> bool:
         """Whether a equals b but for rounding; positions may be flattened, (B · n, d) for (B, n, d)."""
@@ -345,10 +320,10 @@ class Search:
             return False
         return float((a.reshape(b.shape) - b).abs().max()) <= self.within * max(float(b.abs().max()), 1e-3)
 
-    def _refusal(self, why: str) -> Unproven:
+    def _refusal(self, why: str) -> InputError:
         """Make the error for a model that is not taken apart, with the reason."""
         model = f"{self.loaded.name} ({self.loaded.made_of})"
-        return Unproven(f"{model} is not taken apart into what each head adds: {why}.")
+        return InputError(f"{model} is not taken apart into what each head adds: {why}.")
 
 
 @contextmanager

@@ -9,19 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.core.stream import Embedded, Origin, Stream, StreamParts
-from attnviz.sources.huggingface import module_search, running
+from attnviz.sources.huggingface import running
 from attnviz.sources.huggingface.loaded import Loaded
-from attnviz.sources.huggingface.module_search import (
-    NAMES,
-    Search,
-    StreamModules,
-    Unproven,
-    calls_of,
-    floats,
-    states_of,
-)
+from attnviz.sources.huggingface.module_search import NAMES, Search, StreamModules, bound, calls_of, floats, states_of
 
 ALL_IN_ONE = "The model makes these vectors in one step; if it adds positions, they are included."
 POSITION_LATER = "Positions are not added to the tokens: they change queries and keys, or add a bias to the scores."
@@ -31,18 +24,13 @@ _results: WeakKeyDictionary[nn.Module, dict[str | Site, Any]] = WeakKeyDictionar
 
 
 def _cached(loaded: Loaded, key: str | Site, find: Callable[[Search], Any]) -> Any:
-    """Return the result of a search in a model, which is made once, or raise its refusal again."""
+    """Return the result of a search in a model, which is made once; of attention calls, only the last one is kept."""
     results = _results.setdefault(loaded.model, {})
     if key not in results:
         for site in [site for site in [*results] if isinstance(site, Site)]:
-            del results[site]  # the matrices of one attention call are large
-        try:
-            with torch.inference_mode():
-                results[key] = find(Search(loaded))
-        except Unproven as error:
-            results[key] = Unproven(*error.args)  # without its traceback, which holds the probe run
-    if isinstance(results[key], Unproven):
-        raise Unproven(*results[key].args)
+            del results[site]
+        with torch.inference_mode():
+            results[key] = find(Search(loaded))
     return results[key]
 
 
@@ -68,7 +56,7 @@ def stream_of(loaded: Loaded, record: Record) -> Stream:
     """
     try:
         modules = modules_of(loaded)
-    except Unproven as error:
+    except InputError as error:
         readout, head = _cached(loaded, "lens", Search.lens)
         states, unembedding = [], loaded.model.get_output_embeddings()
         for state in states_of(_rerun(loaded, record)[0])[:-1]:
@@ -91,18 +79,23 @@ def stream_of(loaded: Loaded, record: Record) -> Stream:
         last_call[modules.last].input.reshape(first.shape),
     )
     sites = modules.weights.sites.items()
-    attention = sum(projections.writes(record.step(site).outputs()) for site, projections in sites)
+    attention = sum(projections.writes(floats(record.step(site).outputs())) for site, projections in sites)
     real = torch.arange(first.shape[1]) < torch.tensor([[sentence.length] for sentence in record.read])
-    within = module_search.bound(loaded)
-    parts.check(attention, record.prediction.logits, record.source, real=real, within=within)
+    parts.check(attention, record.prediction.logits, record.source, real=real, within=bound(loaded))
     return Stream(modules.weights.readout, tuple(states[:-1]), parts)
 
 
 def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
     """Input of an attention call before its projections, by another run; None if the projections are unknown."""
+
+    def find(search: Search) -> tuple[Any, ...]:
+        """Find the weights of the call, its projections, and the embeddings of the tokens of queries and keys."""
+        kinds = "encoder" if site.kind == "encoder" else "decoder", "decoder" if site.kind == "decoder" else "encoder"
+        return *search.attention(site), *((kind, search.embedding(kind)) for kind in kinds)
+
     try:
-        weights, projected, adds_positions = _cached(loaded, site, partial(Search.call, site=site))
-    except Unproven:
+        weights, projected, *embeddings = _cached(loaded, site, find)
+    except InputError:
         return None
     if projected.keys() != NAMES.keys():
         return None
@@ -111,44 +104,33 @@ def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
         returned, model_inputs = _rerun(loaded, record)
     last_call = {call.module: call for call in calls}
     query, key = (last_call[module].input for module in modules)
-    has_encoder = "cross" in {site.kind for site in loaded.trial.heads}
-    decoder_ids = model_inputs.get("decoder_input_ids", model_inputs["input_ids"])
-    decoder = loaded.model.get_decoder() if has_encoder else loaded.model
-    decoder_tokens = input_tokens = _embedded(loaded, decoder, decoder_ids, states_of(returned)[0], adds_positions)
-    if has_encoder:
-        encoder, first = loaded.model.get_encoder(), returned.encoder_hidden_states[0]
-        input_tokens = _embedded(loaded, encoder, model_inputs["input_ids"], first, adds_positions)
+    query_tokens, key_tokens = (_embedded(loaded, returned, model_inputs, *embedding) for embedding in embeddings)
     return Origin(
         query,
         query if torch.equal(query, key) else key,
         *(projected[name].linear for name in NAMES),
         weights.w_o,
-        query_tokens=input_tokens if site.kind == "encoder" else decoder_tokens,
-        key_tokens=decoder_tokens if site.kind == "decoder" else input_tokens,
+        query_tokens,
+        key_tokens,
         is_normalized=weights.before is not None,
         is_rotary=weights.rotary,
         normalizes_heads=projected["w_q"].is_normalized or projected["w_k"].is_normalized,
     )
 
 
-def _embedded(loaded: Loaded, stack: Any, ids: Tensor, states: Tensor, adds_positions: bool) -> Embedded:
-    """Embedded tokens that a stack of layers reads; positions are separate if the model adds nothing else.
-
-    Args:
-        stack: the model, its encoder or its decoder.
-        ids: tokens that it reads, (B, n).
-        states: states before its first layer, (B, n, d_model).
-    """
+def _embedded(
+    loaded: Loaded, returned: Any, model_inputs: dict[str, Tensor], kind: str, embedding: tuple[Any, ...]
+) -> Embedded:
+    """Embedded tokens that the "encoder" or the "decoder" reads in a run; see `Search.embedding`."""
+    module, factor, positions = embedding
+    is_decoder = kind == "decoder" or "decoder_input_ids" not in model_inputs
+    first = floats((states_of(returned) if is_decoder else returned.encoder_hidden_states)[0])
+    if module is None or positions is None:
+        return Embedded(first, None, note=ALL_IN_ONE if module is None else POSITION_LATER)
+    ids = model_inputs.get("decoder_input_ids", model_inputs["input_ids"]) if is_decoder else model_inputs["input_ids"]
     with loaded.turns.turn(), torch.inference_mode():
-        words, first = floats(stack.get_input_embeddings()(ids)), floats(states)
-    rounding = module_search.bound(loaded) * float(first.abs().max())
-    if words.shape == first.shape:
-        positions = first - words
-        if float((first - words * (module_search.ratio(first, words) or 1.0)).abs().max()) <= rounding:
-            return Embedded(first, None, note=POSITION_LATER)
-        if adds_positions and float((positions - positions[:1]).abs().max()) <= rounding:
-            return Embedded(words, positions[0])
-    return Embedded(first, None, note=ALL_IN_ONE)
+        words = floats(module(ids)) * factor
+    return Embedded(words, (first - words)[0])
 
 
 def _rerun(loaded: Loaded, record: Record) -> tuple[Any, dict[str, Tensor]]:
