@@ -6,7 +6,7 @@ a layer adds to the stream besides its attention.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -25,6 +25,11 @@ from attnviz.sources.huggingface.tapped import watching
 NAMES = {"w_q": "queries", "w_k": "keys", "w_v": "values"}
 TEXTS, LENGTH = 16, 5
 """Number of texts in the probe run, and of tokens in each; few models have 5 heads, so the sizes identify the axes."""
+Embedding = tuple[nn.Module | None, float, Tensor | None]
+"""Module that embeds tokens, a factor of its output, and the vectors added for the first positions, (n, d_model).
+
+The vectors are None if none are added; the module is None if the first layer reads more than this sum.
+"""
 
 
 class ModuleCall(NamedTuple):
@@ -36,10 +41,19 @@ class ModuleCall(NamedTuple):
 
 
 class Projected(NamedTuple):
-    """A projection to the queries, keys or values of all heads, perhaps with rotary positions or a norm after it."""
+    """A projection to the queries, keys or values of all heads.
+
+    Attributes:
+        module: module that computes the projection.
+        before: norm in front of it, or None.
+        read: input of this norm, or of the projection if there is no norm.
+        is_rotary, is_normalized: whether rotary positions, and a norm, follow the projection.
+    """
 
     linear: Linear
-    call: ModuleCall
+    module: nn.Module
+    before: Norm | None
+    read: Tensor
     is_rotary: bool
     is_normalized: bool = False
 
@@ -49,15 +63,15 @@ class StreamModules(NamedTuple):
 
     Attributes:
         last: last norm, whose input is the end of the stream.
-        feed_forward: module of each layer that has one, and the factor of its output.
-        words: module that embeds tokens, and the factor of its output, if vectors of positions are added to it; else
-            None, and the first states are the embedding.
+        feed_forward: module of each layer that has one.
+        factor: factor of the outputs of attention and of these modules before they are added.
     """
 
     weights: ModelWeights
+    embedding: Embedding
     last: nn.Module
-    feed_forward: Mapping[int, tuple[nn.Module, float]]
-    words: tuple[nn.Module, float] | None
+    feed_forward: Mapping[int, nn.Module]
+    factor: float
 
 
 class Search:
@@ -71,6 +85,7 @@ class Search:
 
     def __init__(self, loaded: Loaded):
         self.loaded, self.within, self.config = loaded, bound(loaded), loaded.config.get_text_config()
+        self.factor = float(getattr(self.config, "residual_multiplier", None) or 1.0)
         self.names = {module: name for name, module in loaded.model.named_modules()}
         count, pad, end = loaded.vocabulary, *(getattr(loaded.config, f"{n}_token_id", None) for n in ("pad", "eos"))
         ids = [[(7 + 11 * j + i * count // (TEXTS + 3 * j)) % count for j in range(LENGTH)] for i in range(TEXTS)]
@@ -97,41 +112,42 @@ class Search:
         steps = [step for step in self.steps if not self.has_encoder or step.site.kind != "encoder"]
         numbers = sum(step.num_heads * step.value.shape[-1] for step in steps) * self.states[0].shape[-1]
         needs = 2 * 4 * (1 + len(names)) * numbers  # float32, and copies while they are measured
-        what = f"The projections of {self.loaded.name} need"
-        loading.make_room(needs, torch.device("cpu"), what, loading.SMALLER, self.loaded.size)
+        model, cpu = f"{self.loaded.name} ({self.loaded.made_of})", torch.device("cpu")
+        loading.make_room(needs, cpu, f"The projections of {model} need", loading.SMALLER, self.loaded.size)
         readout, last = self._readout()
-        states = [*self.states[:-1], last.input]
         sites, feed_forward = {}, {}
-        for layer, (entered, left) in enumerate(pairwise(states)):
-            in_layer = {step: self.attention(step.site, names) for step in steps if step.site.layer == layer}
-            written = [weights.writes(floats(step.outputs())) for step, (weights, _) in in_layer.items()]
-            module, factor = self._addition(left - entered, written, layer)
-            if module is not None:
-                feed_forward[layer] = module, factor
-            for step, (weights, projected) in in_layer.items():
-                sites[step.site] = replace(weights, factor=factor)
-                if len(names) > 1 and step.site.kind != "cross":
-                    self._check_inputs(step.site, projected, entered)
+        for layer, (entered, left) in enumerate(pairwise([*self.states[:-1], last.input])):
+            written, others = torch.zeros_like(left), []
+            for step in (step for step in steps if step.site.layer == layer):
+                sites[step.site], parts = self.attention(step.site, names)
+                written = written + sites[step.site].writes(floats(step.outputs()))
+                for name, part in parts.items() if step.site.kind != "cross" else ():
+                    if not self._is_close(part.read, entered):
+                        others.append(f"the {NAMES[name]} of {step.site}")
+            if not self._is_close(written, left - entered):
+                rest = (left - entered - written) / self.factor
+                module = next((call.module for call in self.calls if self._is_close(call.output, rest)), None)
+                if module is None:
+                    what = f"layer {layer} adds more than its attention and one other part, or normalizes their sum"
+                    raise self._refusal(f"{what}, as in a post-norm model")
+                feed_forward[layer] = module
+            if others and len(names) > 1:
+                why = f"{others[0]} are not projected from what enters the layer, as in latent attention"
+                raise InputError(f"{model} has no circuits here: {why}.")
         if len(sites) < len(steps):
             raise self._refusal("it computes attention beyond the layers whose states it returns")
-        words, factor, positions = self.embedding("decoder")
-        table = position_table = None
-        if words is not None and len(names) > 1:
-            table = floats(words(torch.arange(self.loaded.vocabulary, device=self.loaded.device))) * factor
-            position_table = None if positions is None else self._position_table(positions)
-        heads = {step.site: step.num_heads for step in steps}
-        weights = ModelWeights(sites, heads, table, position_table, readout)
-        return StreamModules(weights, last.module, feed_forward, None if positions is None else (words, factor))
+        (module, factor, vectors), words, positions = self.embedding("decoder"), None, None
+        if module is not None and len(names) > 1:
+            words = floats(module(torch.arange(self.loaded.vocabulary, device=self.loaded.device))) * factor
+            positions = None if vectors is None else self._position_table(vectors)
+        weights = ModelWeights(sites, {step.site: step.num_heads for step in steps}, words, positions, readout)
+        return StreamModules(weights, (module, factor, vectors), last.module, feed_forward, self.factor)
 
-    def _check_inputs(self, site: Site, projected: Mapping[str, Projected], entered: Tensor) -> None:
-        """Raise InputError if a projection does not read the vectors that enter its layer, as in latent attention."""
-        for name, part in projected.items():
-            if not self._is_close(self._norm_before(part.call.input)[1], entered):
-                what = f"the {NAMES[name]} of {site} are not projected from what enters the layer"
-                who = f"{self.loaded.name} ({self.loaded.made_of})"
-                raise InputError(f"{who} has no circuits here: {what}, as in latent attention.")
+    def call(self, site: Site) -> tuple[Projections, dict[str, Projected], dict[str, Embedding]]:
+        """Find the weights around an attention call, its projections, and the embeddings of the encoder and decoder."""
+        return *self.attention(site, NAMES), {kind: self.embedding(kind) for kind in ("encoder", "decoder")}
 
-    def attention(self, site: Site, names: Iterable[str] = NAMES) -> tuple[Projections, dict[str, Projected]]:
+    def attention(self, site: Site, names: Iterable[str]) -> tuple[Projections, dict[str, Projected]]:
         """Find the weights around an attention call, and its projections with these names, without unknown ones.
 
         Raises:
@@ -146,9 +162,9 @@ class Search:
             raise self._refusal(f"the outputs of the heads of {site} do not go through one matrix")
         outer = self.names[call.module].rsplit(".", 2)[0]  # W_O may be within a module beside W_Q
         inside = [other for other in self.calls if self.names[other.module].startswith(f"{outer}.")]
-        vectors = {"w_q": step.query, "w_k": step.key, "w_v": step.value}
+        vectors = {"w_q": step.query, "w_k": step.key[:, :, :LENGTH], "w_v": step.value[:, :, :LENGTH]}  # no sinks
         parts = {name: part for name in names if (part := self._projected(first_two(vectors[name]), inside))}
-        before = {name: self._norm_before(part.call.input)[0] for name, part in parts.items()}
+        value, first = parts.get("w_v"), next(iter(parts.values()), None)
         known = parts if "w_q" in names else {}
         if any(part.is_normalized for part in parts.values()):
             # the product of normalized queries and keys is not a bilinear form of the stream
@@ -156,22 +172,19 @@ class Search:
         weights = Projections(
             **{name: known[name].linear if name in known else None for name in NAMES},
             w_o=w_o,
-            before=next(iter(before.values()), None),
+            before=first and first.before,
+            factor=self.factor,
             after=next((norm for norm, other in self.norms if self._is_close(other.input, call.output)), None),
             scale=step.scoring.scale,
             rotary="w_q" in parts and parts["w_q"].is_rotary,
-            value_bias=value_bias_of(parts["w_v"].linear, before["w_v"]) if "w_v" in parts else None,
+            value_bias=value and value_bias_of(value.linear, value.before),
         )
         return weights, parts
 
-    def embedding(self, kind: str) -> tuple[nn.Module | None, float, Tensor | None]:
+    def embedding(self, kind: str) -> Embedding:
         """Find what the first layer of the "encoder" or the "decoder" reads; a model that is only one of them is both.
 
         First states of two texts differ only by the embeddings of tokens, so the rest comes from positions.
-
-        Returns:
-            The module that embeds tokens, or None if the first states are more than its output and positions; a factor
-            of its output; and the vectors of the first positions, (n, d_model), or None if none are added.
         """
         model, first = self.loaded.model, self.states[0]
         if self.has_encoder:
@@ -183,22 +196,36 @@ class Search:
         factor = ratio(first - first[:1], words - words[:1])
         if factor is None or not self._is_close((words - words[:1]) * factor, first - first[:1]):
             return None, 1.0, None
-        return module, factor, None if self._is_close(words * factor, first) else (first - words * factor)[0]
+        positions = None if self._is_close(words * factor, first) else (first - words * factor)[0]
+        return module, factor, positions
 
     def lens(self) -> tuple[Readout, list[nn.Module]]:
-        """Find the unembedding, and the modules after the layers that compute the logits, in order."""
+        """Find the readout of states between layers, and modules to apply to them before, if any."""
         readout, unembedding = self._unembedding()
-        head, chain = [], [unembedding.output]
+        with suppress(InputError):
+            plain, norm = self._readout()
+            if self._is_end(norm.input, norm.output) and not self._is_in_layer(norm.module):
+                return plain, []
+        modules, chain = [], [unembedding.output]
         for call in reversed(self.calls):
-            is_numbered = any(part.isdecimal() for part in self.names[call.module].split("."))
-            has_layers = any(isinstance(part, nn.ModuleList) for part in call.module.modules())
-            changes = call.input is not None and not self._is_close(call.input, chain[0])
-            if changes and not is_numbered and not has_layers and self._is_close(call.output, chain[0]):
-                head.insert(0, call.module)
+            gives = self._is_close(call.output, chain[0]) and not self._is_close(call.input, chain[0])
+            is_in_head = call.input is not None and not self._is_in_layer(call.module)
+            if gives and is_in_head and (self._norm(call) or not self._is_end(*chain)):
+                modules.insert(0, call.module)
                 chain.insert(0, call.input)
-        if not any(self._is_close(self.states[-1], vectors) for vectors in chain):
+        if not self._is_end(*chain):
             raise self._refusal("its logits do not come from its last states through a chain of modules")
-        return readout, head
+        return readout, modules
+
+    def _is_end(self, *chain: Tensor) -> bool:
+        """Whether a chain of vectors contains the final states, and begins with vectors in the form of all states."""
+        is_reached = any(self._is_close(vectors, self.states[-1]) for vectors in chain)
+        return is_reached and chain[0].shape == self.states[0].shape
+
+    def _is_in_layer(self, module: nn.Module) -> bool:
+        """Whether a module belongs to a numbered layer, or contains a list of layers."""
+        is_numbered = any(part.isdecimal() for part in self.names[module].split("."))
+        return is_numbered or any(isinstance(part, nn.ModuleList) for part in module.modules())
 
     def _unembedding(self) -> tuple[Readout, ModuleCall]:
         """Find the readout of the logits from the input of the unembedding, and the call of the unembedding."""
@@ -208,8 +235,7 @@ class Search:
         module = self.loaded.model.get_output_embeddings()
         weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
         call = next((call for call in reversed(self.calls) if call.module is module and call.input is not None), None)
-        is_matrix = isinstance(weight, Tensor) and weight.dim() == 2 and weight.is_floating_point()
-        if call is None or not is_matrix or call.input.shape[-1] != weight.shape[1]:
+        if call is None or getattr(weight, "shape", None) != (logits.shape[-1], call.input.shape[-1]):
             raise self._refusal("its logits do not come from a matrix of output embeddings")
         linear = Linear(floats(weight), None if bias is None else floats(bias))
         softcap = getattr(self.config, "final_logit_softcapping", None)
@@ -246,28 +272,16 @@ class Search:
                 is_rotary = not self._is_close(outputs[1][:, columns] * factor, vectors[1])
                 if linear := self._linear(call):
                     bias = None if linear.bias is None else linear.bias[columns] * factor
-                    return Projected(Linear(linear.weight[columns] * factor, bias), call, is_rotary)
+                    linear = Linear(linear.weight[columns] * factor, bias)
+                    norms = (
+                        (norm, c.input) for norm, c in reversed(self.norms) if self._is_close(c.output, call.input)
+                    )
+                    return Projected(linear, call.module, *next(norms, (None, call.input)), is_rotary)
                 if self._norm(call):  # a norm of each head, or of all heads
                     others = [other for other in calls if other is not call]
                     if part := self._projected(first_two(call.input)[:, :, columns], others):
                         return part._replace(is_rotary=is_rotary, is_normalized=True)
         return None
-
-    def _norm_before(self, vectors: Tensor) -> tuple[Norm | None, Tensor]:
-        """Find the last norm that gives vectors, and its input; None and the vectors if there is no such norm."""
-        pairs = ((norm, call.input) for norm, call in reversed(self.norms) if self._is_close(call.output, vectors))
-        return next(pairs, (None, vectors))
-
-    def _addition(self, whole: Tensor, written: list[Tensor], layer: int) -> tuple[nn.Module | None, float]:
-        """Find a module, or None, and a factor with `whole` = factor · (sum of `written` + output of the module)."""
-        for factor in (1.0, float(getattr(self.config, "residual_multiplier", None) or 1.0)):
-            if written and self._is_close(sum(written), whole / factor):
-                return None, factor
-            rest = whole / factor - sum(written)
-            if call := next((call for call in self.calls if self._is_close(call.output, rest)), None):
-                return call.module, factor
-        what = f"layer {layer} adds more than its attention and one other part"
-        raise self._refusal(f"{what}, or normalizes their sum, as in a post-norm model" if written else what)
 
     def _position_table(self, vectors: Tensor) -> Tensor | None:
         """Find the table that starts with the vectors of the first positions, (n, d_model); None if there is none."""
@@ -294,7 +308,7 @@ class Search:
             if faults.of_memory(error):
                 raise
             return None
-        if outputs.shape[1:] != call.output.shape[-1:]:
+        if outputs.shape != (width + 1, call.output.shape[-1]):
             return None
         linear = Linear((outputs[1:] - outputs[0]).mT, outputs[0] if bool(outputs[0].any()) else None)
         return linear if self._is_close(linear(call.input), call.output) else None

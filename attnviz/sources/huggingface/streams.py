@@ -12,9 +12,10 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.core.stream import Embedded, Origin, Stream, StreamParts
-from attnviz.sources.huggingface import running
+from attnviz.core.tokens import Sentence
+from attnviz.sources.huggingface import module_search, running
 from attnviz.sources.huggingface.loaded import Loaded
-from attnviz.sources.huggingface.module_search import NAMES, Search, StreamModules, bound, calls_of, floats, states_of
+from attnviz.sources.huggingface.module_search import NAMES, Search, StreamModules, calls_of, floats, states_of
 
 ALL_IN_ONE = "The model makes these vectors in one step; if it adds positions, they are included."
 POSITION_LATER = "Positions are not added to the tokens: they change queries and keys, or add a bias to the scores."
@@ -59,84 +60,82 @@ def stream_of(loaded: Loaded, record: Record) -> Stream:
     except InputError as error:
         readout, head = _cached(loaded, "lens", Search.lens)
         states, unembedding = [], loaded.model.get_output_embeddings()
-        for state in states_of(_rerun(loaded, record)[0])[:-1]:
+        for state in states_of(_rerun(loaded, record))[:-1]:
             with loaded.turns.turn(), torch.inference_mode(), calls_of([unembedding]) as calls:
                 for module in head:
                     state = module(state)
-            states.append(calls[-1].input)
+            states.append(calls[-1].input if head else floats(state))
         return Stream(readout, tuple(states), None, str(error))
-    words, factor = modules.words or (modules.last, 1.0)
-    with calls_of([words, modules.last, *(module for module, _ in modules.feed_forward.values())]) as calls:
-        states = [floats(state) for state in states_of(_rerun(loaded, record)[0])]
+    with calls_of([modules.last, *modules.feed_forward.values()]) as calls:
+        states = [floats(state) for state in states_of(_rerun(loaded, record))]
     last_call, first = {call.module: call for call in calls}, states[0]
-    embedding = last_call[words].output * factor if modules.words else first  # first states also hold pictures
-    written = {n: last_call[module].output * by for n, (module, by) in modules.feed_forward.items()}
-    parts = StreamParts(
-        modules.weights,
-        embedding,
-        first - embedding if modules.words else None,
-        {layer: vectors.reshape(first.shape) for layer, vectors in written.items()},
-        last_call[modules.last].input.reshape(first.shape),
-    )
+    words, positions = _embedded(loaded, modules.embedding, first, record.read)
+    outputs = {layer: last_call[module].output for layer, module in modules.feed_forward.items()}
+    feed_forward = {layer: output.reshape(first.shape) * modules.factor for layer, output in outputs.items()}
+    end = last_call[modules.last].input.reshape(first.shape)
+    parts = StreamParts(modules.weights, words, positions, feed_forward, end)
     sites = modules.weights.sites.items()
     attention = sum(projections.writes(floats(record.step(site).outputs())) for site, projections in sites)
     real = torch.arange(first.shape[1]) < torch.tensor([[sentence.length] for sentence in record.read])
-    parts.check(attention, record.prediction.logits, record.source, real=real, within=bound(loaded))
+    parts.check(attention, record.prediction.logits, record.source, real=real, within=module_search.bound(loaded))
     return Stream(modules.weights.readout, tuple(states[:-1]), parts)
 
 
 def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
     """Input of an attention call before its projections, by another run; None if the projections are unknown."""
-
-    def find(search: Search) -> tuple[Any, ...]:
-        """Find the weights of the call, its projections, and the embeddings of the tokens of queries and keys."""
-        kinds = "encoder" if site.kind == "encoder" else "decoder", "decoder" if site.kind == "decoder" else "encoder"
-        return *search.attention(site), *((kind, search.embedding(kind)) for kind in kinds)
-
     try:
-        weights, projected, *embeddings = _cached(loaded, site, find)
+        weights, parts, embeddings = _cached(loaded, site, partial(Search.call, site=site))
     except InputError:
         return None
-    if projected.keys() != NAMES.keys():
+    if parts.keys() != NAMES.keys():
         return None
-    modules = [projected[name].call.module for name in ("w_q", "w_k")]
-    with calls_of(modules) as calls:
-        returned, model_inputs = _rerun(loaded, record)
+    with calls_of([parts["w_q"].module, parts["w_k"].module]) as calls:
+        returned = _rerun(loaded, record)
     last_call = {call.module: call for call in calls}
-    query, key = (last_call[module].input for module in modules)
-    query_tokens, key_tokens = (_embedded(loaded, returned, model_inputs, *embedding) for embedding in embeddings)
+    query, key = (last_call[parts[name].module].input for name in ("w_q", "w_k"))
+
+    def embedded(kind: str) -> Embedded:
+        """Embedded tokens that the "encoder" or the "decoder" reads; a model that is only one of them is both."""
+        states, read = states_of(returned), record.read
+        if kind == "encoder" and record.targets:
+            states, read = returned.encoder_hidden_states, record.sentences
+        words, positions = _embedded(loaded, embeddings[kind], floats(states[0]), read)
+        if positions is None:
+            return Embedded(words, None, note=ALL_IN_ONE if embeddings[kind][0] is None else POSITION_LATER)
+        return Embedded(words, positions[0])
+
     return Origin(
         query,
         query if torch.equal(query, key) else key,
-        *(projected[name].linear for name in NAMES),
+        *(parts[name].linear for name in NAMES),
         weights.w_o,
-        query_tokens,
-        key_tokens,
+        query_tokens=embedded("encoder" if site.kind == "encoder" else "decoder"),
+        key_tokens=embedded("decoder" if site.kind == "decoder" else "encoder"),
         is_normalized=weights.before is not None,
         is_rotary=weights.rotary,
-        normalizes_heads=projected["w_q"].is_normalized or projected["w_k"].is_normalized,
+        normalizes_heads=parts["w_q"].is_normalized or parts["w_k"].is_normalized,
     )
 
 
 def _embedded(
-    loaded: Loaded, returned: Any, model_inputs: dict[str, Tensor], kind: str, embedding: tuple[Any, ...]
-) -> Embedded:
-    """Embedded tokens that the "encoder" or the "decoder" reads in a run; see `Search.embedding`."""
-    module, factor, positions = embedding
-    is_decoder = kind == "decoder" or "decoder_input_ids" not in model_inputs
-    first = floats((states_of(returned) if is_decoder else returned.encoder_hidden_states)[0])
-    if module is None or positions is None:
-        return Embedded(first, None, note=ALL_IN_ONE if module is None else POSITION_LATER)
-    ids = model_inputs.get("decoder_input_ids", model_inputs["input_ids"]) if is_decoder else model_inputs["input_ids"]
+    loaded: Loaded, embedding: module_search.Embedding, first: Tensor, sentences: tuple[Sentence, ...]
+) -> tuple[Tensor, Tensor | None]:
+    """Split the first states of a run, (B, n, d_model), into embeddings of tokens and vectors of positions.
+
+    If no positions are added, the states are not split: they may also hold pictures.
+    """
+    module, factor, added = embedding
+    if module is None or added is None:
+        return first, None
     with loaded.turns.turn(), torch.inference_mode():
-        words = floats(module(ids)) * factor
-    return Embedded(words, (first - words)[0])
+        words = floats(module(running.inputs(sentences, loaded)["input_ids"])) * factor
+    return words, first - words
 
 
-def _rerun(loaded: Loaded, record: Record) -> tuple[Any, dict[str, Tensor]]:
-    """Run the model again on the texts of a record; return its output, and its inputs."""
+def _rerun(loaded: Loaded, record: Record) -> Any:
+    """Output of the model for the texts of a record, as in its run."""
     model_inputs = running.inputs(record.sentences, loaded)
     if record.targets:
         model_inputs["decoder_input_ids"] = running.inputs(record.targets, loaded)["input_ids"]
     lengths = tuple(sentence.length for sentence in record.sentences)
-    return running.run_model(loaded, record.edits, model_inputs, lengths)[0], model_inputs
+    return running.run_model(loaded, record.edits, model_inputs, lengths)[0]
