@@ -6,7 +6,7 @@ a layer adds to the stream besides its attention.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -138,7 +138,8 @@ class Search:
             raise self._refusal("it computes attention beyond the layers whose states it returns")
         (module, factor, vectors), words, positions = self.embedding("decoder"), None, None
         if module is not None and len(names) > 1:
-            words = floats(module(torch.arange(self.loaded.vocabulary, device=self.loaded.device))) * factor
+            with self.loaded.turns.turn():
+                words = floats(module(torch.arange(self.loaded.vocabulary, device=self.loaded.device))) * factor
             positions = None if vectors is None else self._position_table(vectors)
         weights = ModelWeights(sites, {step.site: step.num_heads for step in steps}, words, positions, readout)
         return StreamModules(weights, (module, factor, vectors), last.module, feed_forward, self.factor)
@@ -155,10 +156,11 @@ class Search:
         """
         step = next(step for step in self.steps if step.site == site)
         outputs, width = floats(step.outputs()), self.states[0].shape[-1]
-        given = [call for call in reversed(self.calls) if self._is_close(call.input, outputs)]
-        linears = ((call, self._linear(call)) for call in given if call.output.shape[-1] == width)
-        call, w_o = next((pair for pair in linears if pair[1]), (None, None))
-        if call is None:
+        for call in reversed(self.calls):
+            is_given = self._is_close(call.input, outputs) and call.output.shape[-1] == width
+            if is_given and (w_o := self._linear(call)):
+                break
+        else:
             raise self._refusal(f"the outputs of the heads of {site} do not go through one matrix")
         outer = self.names[call.module].rsplit(".", 2)[0]  # W_O may be within a module beside W_Q
         inside = [other for other in self.calls if self.names[other.module].startswith(f"{outer}.")]
@@ -199,39 +201,34 @@ class Search:
         positions = None if self._is_close(words * factor, first) else (first - words * factor)[0]
         return module, factor, positions
 
-    def lens(self) -> tuple[Readout, list[nn.Module]]:
-        """Find the readout of states between layers, and modules to apply to them before, if any."""
+    def lens(self) -> tuple[Readout, list[tuple[nn.Module, float]]]:
+        """Find the unembedding, and the modules between a state and the logits, each with a factor of its output.
+
+        A norm at the end of a layer belongs to the layer, as in a post-norm model.
+        """
         readout, unembedding = self._unembedding()
-        with suppress(InputError):
-            plain, norm = self._readout()
-            if self._is_end(norm.input, norm.output) and not self._is_in_layer(norm.module):
-                return plain, []
-        modules, chain = [], [unembedding.output]
+        head, vectors, is_reached = [], unembedding.output, False
         for call in reversed(self.calls):
-            gives = self._is_close(call.output, chain[0]) and not self._is_close(call.input, chain[0])
-            is_in_head = call.input is not None and not self._is_in_layer(call.module)
-            if gives and is_in_head and (self._norm(call) or not self._is_end(*chain)):
-                modules.insert(0, call.module)
-                chain.insert(0, call.input)
-        if not self._is_end(*chain):
+            is_in_layer = any(part.isdecimal() for part in self.names[call.module].split("."))
+            has_layers = any(isinstance(part, nn.ModuleList) for part in call.module.modules())
+            factor = ratio(vectors, call.output)
+            if is_in_layer or has_layers or call.input is None or factor is None:
+                continue
+            gives = self._is_close(call.output * factor, vectors) and not self._is_close(call.input, vectors)
+            if gives and (self._norm(call) or not is_reached):
+                head.insert(0, (call.module, factor))
+                vectors = call.input
+                is_reached |= any(self._is_close(part, self.states[-1]) for part in (call.input, call.output))
+        if not is_reached or vectors.shape != self.states[0].shape:
             raise self._refusal("its logits do not come from its last states through a chain of modules")
-        return readout, modules
-
-    def _is_end(self, *chain: Tensor) -> bool:
-        """Whether a chain of vectors contains the final states, and begins with vectors in the form of all states."""
-        is_reached = any(self._is_close(vectors, self.states[-1]) for vectors in chain)
-        return is_reached and chain[0].shape == self.states[0].shape
-
-    def _is_in_layer(self, module: nn.Module) -> bool:
-        """Whether a module belongs to a numbered layer, or contains a list of layers."""
-        is_numbered = any(part.isdecimal() for part in self.names[module].split("."))
-        return is_numbered or any(isinstance(part, nn.ModuleList) for part in module.modules())
+        return readout, head
 
     def _unembedding(self) -> tuple[Readout, ModuleCall]:
         """Find the readout of the logits from the input of the unembedding, and the call of the unembedding."""
-        if self.loaded.task not in ("next", "fill", "write") or not hasattr(self.returned, "logits"):
+        logits = getattr(self.returned, "logits", None)
+        if self.loaded.task not in ("next", "fill", "write") or logits is None:
             raise self._refusal("it gives no word a logit")
-        logits = floats(self.returned.logits)
+        logits = floats(logits)
         module = self.loaded.model.get_output_embeddings()
         weight, bias = getattr(module, "weight", None), getattr(module, "bias", None)
         call = next((call for call in reversed(self.calls) if call.module is module and call.input is not None), None)
@@ -273,10 +270,9 @@ class Search:
                 if linear := self._linear(call):
                     bias = None if linear.bias is None else linear.bias[columns] * factor
                     linear = Linear(linear.weight[columns] * factor, bias)
-                    norms = (
-                        (norm, c.input) for norm, c in reversed(self.norms) if self._is_close(c.output, call.input)
-                    )
-                    return Projected(linear, call.module, *next(norms, (None, call.input)), is_rotary)
+                    norms = [(norm, c.input) for norm, c in self.norms if self._is_close(c.output, call.input)]
+                    before, read = norms[-1] if norms else (None, call.input)
+                    return Projected(linear, call.module, before, read, is_rotary)
                 if self._norm(call):  # a norm of each head, or of all heads
                     others = [other for other in calls if other is not call]
                     if part := self._projected(first_two(call.input)[:, :, columns], others):
@@ -350,8 +346,8 @@ def calls_of(modules: Iterable[nn.Module]) -> Iterator[list[ModuleCall]]:
         output = output[0] if isinstance(output, tuple | list) and output else output
         if isinstance(output, Tensor) and output.is_floating_point():
             first = next((value for value in inputs if isinstance(value, Tensor)), None)
-            copies = (None if tensor is None else floats(tensor).clone() for tensor in (first, output))
-            calls.append(ModuleCall(module, *copies))  # models write into their tensors
+            first = None if first is None else floats(first).clone()  # models write into their tensors
+            calls.append(ModuleCall(module, first, floats(output).clone()))
 
     with watching(modules, keep):
         yield calls

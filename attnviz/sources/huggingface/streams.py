@@ -62,9 +62,9 @@ def stream_of(loaded: Loaded, record: Record) -> Stream:
         states, unembedding = [], loaded.model.get_output_embeddings()
         for state in states_of(_rerun(loaded, record))[:-1]:
             with loaded.turns.turn(), torch.inference_mode(), calls_of([unembedding]) as calls:
-                for module in head:
-                    state = module(state)
-            states.append(calls[-1].input if head else floats(state))
+                for module, factor in head:
+                    state = module(state) if factor == 1 else module(state) * factor
+            states.append(calls[-1].input)
         return Stream(readout, tuple(states), None, str(error))
     with calls_of([modules.last, *modules.feed_forward.values()]) as calls:
         states = [floats(state) for state in states_of(_rerun(loaded, record))]
