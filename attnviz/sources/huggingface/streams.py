@@ -102,7 +102,8 @@ def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
         words, positions = _embedded(loaded, embeddings[kind], floats(states[0]), read)
         if positions is None:
             return Embedded(words, None, note=ALL_IN_ONE if embeddings[kind][0] is None else POSITION_LATER)
-        return Embedded(words, positions[0])
+        lengths = [sentence.length for sentence in read]
+        return Embedded(words, positions[lengths.index(max(lengths))])  # of the longest text, without padding
 
     return Origin(
         query,
