@@ -167,12 +167,11 @@ class Search:
         vectors = {"w_q": step.query, "w_k": step.key[:, :, :LENGTH], "w_v": step.value[:, :, :LENGTH]}  # no sinks
         parts = {name: part for name in names if (part := self._projected(first_two(vectors[name]), inside))}
         value, first = parts.get("w_v"), next(iter(parts.values()), None)
-        known = parts if "w_q" in names else {}
-        if any(part.is_normalized for part in parts.values()):
-            # the product of normalized queries and keys is not a bilinear form of the stream
-            known = {name: part for name, part in known.items() if name == "w_v"}
+        # the product of normalized queries and keys is not a bilinear form of the stream
+        is_plain = not any(part.is_normalized for part in parts.values())
+        known = [name for name in parts if "w_q" in names and (is_plain or name == "w_v")]
         weights = Projections(
-            **{name: known[name].linear if name in known else None for name in NAMES},
+            **{name: parts[name].linear if name in known else None for name in NAMES},
             w_o=w_o,
             before=first and first.before,
             factor=self.factor,
@@ -193,8 +192,8 @@ class Search:
             model = model.get_encoder() if kind == "encoder" else model.get_decoder()
             first = floats(self.returned.encoder_hidden_states[0]) if kind == "encoder" else first
         module = model.get_input_embeddings()
-        embedded = [call.output for call in self.calls if call.module is module]  # of the encoder first
-        words = torch.empty(0) if not embedded else embedded[0] if kind == "encoder" else embedded[-1]
+        calls = self.calls if kind == "encoder" else reversed(self.calls)  # the encoder runs first
+        words = next((call.output for call in calls if call.module is module), torch.empty(0))
         factor = ratio(first - first[:1], words - words[:1])
         if factor is None or not self._is_close((words - words[:1]) * factor, first - first[:1]):
             return None, 1.0, None
@@ -253,7 +252,7 @@ class Search:
         raise self._refusal("its logits do not come from a plain norm of the output of its layers")
 
     def _projected(self, vectors: Tensor, calls: list[ModuleCall]) -> Projected | None:
-        """Find the projection that gives vectors at position 0, where none is rotated; a norm may follow it.
+        """Find the projection to vectors by its outputs at position 0, where none is rotated; a norm may follow it.
 
         Args:
             vectors: queries, keys or values at positions 0 and 1 of each text, (2, B, H · d).
