@@ -115,9 +115,9 @@ class Search:
         model, cpu = f"{self.loaded.name} ({self.loaded.made_of})", torch.device("cpu")
         loading.make_room(needs, cpu, f"The projections of {model} need", loading.SMALLER, self.loaded.size)
         readout, last = self._readout()
-        sites, feed_forward = {}, {}
+        sites, feed_forward, others = {}, {}, []
         for layer, (entered, left) in enumerate(pairwise([*self.states[:-1], last.input])):
-            written, others = torch.zeros_like(left), []
+            written = torch.zeros_like(left)
             for step in (step for step in steps if step.site.layer == layer):
                 sites[step.site], parts = self.attention(step.site, names)
                 written = written + sites[step.site].writes(floats(step.outputs()))
@@ -131,11 +131,11 @@ class Search:
                     what = f"layer {layer} adds more than its attention and one other part, or normalizes their sum"
                     raise self._refusal(f"{what}, as in a post-norm model")
                 feed_forward[layer] = module
-            if others and len(names) > 1:
-                why = f"{others[0]} are not projected from what enters the layer, as in latent attention"
-                raise InputError(f"{model} has no circuits here: {why}.")
         if len(sites) < len(steps):
             raise self._refusal("it computes attention beyond the layers whose states it returns")
+        if others and len(names) > 1:
+            why = f"{others[0]} are not projected from what enters the layer, as in latent attention"
+            raise InputError(f"{model} has no circuits here: {why}.")
         (module, factor, vectors), words, positions = self.embedding("decoder"), None, None
         if module is not None and len(names) > 1:
             with self.loaded.turns.turn():
