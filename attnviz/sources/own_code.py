@@ -25,7 +25,7 @@ from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 from attnviz.sources.saved import Saved
 
-_OTHERS = (*(str(Path(module.__file__).parent) for module in (torch, attnviz)), "<frozen ")
+_LIBRARIES = (*(str(Path(module.__file__).parent) for module in (torch, attnviz)), "<frozen ")
 """Beginnings of the paths of code that does not belong to the user."""
 LOCK = threading.RLock()
 """Lock to hold while a user's model runs or its weights change."""
@@ -34,10 +34,8 @@ LOCK = threading.RLock()
 def build(file: str, name: str) -> Source:
     """Import a file and return the source that a name in it refers to, or that a function with this name returns.
 
-    A function with one argument must take edits and return a record, as for `attnviz.show`.
-
-    Raises:
-        InputError: as for `value_of`, or if the value is not a source.
+    A function with one argument must take edits and return a record, as for `attnviz.show`. Raises InputError if the
+    value is not a source.
     """
     source = value_of(file, name)
     if not isinstance(source, Source):
@@ -97,11 +95,7 @@ class Recorded(Saved):
 
     @classmethod
     def of(cls, make: Callable[[Edits], Record]) -> Self:
-        """Make a source from a function that takes edits and returns a record, by calling it without edits.
-
-        Raises:
-            InputError: if the function raises, with the line, or does not return a record.
-        """
+        """Call a function that takes edits without any edits, and make a source of the record that it returns."""
         with errors_said():
             record = make(Edits())
         if not isinstance(record, Record):
@@ -112,11 +106,7 @@ class Recorded(Saved):
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Run the model on its fixed input, with edits.
-
-        Raises:
-            InputError: for other sentences or any targets, or if the function raises, with the line.
-        """
+        """Run the model on its fixed input, with edits; other sentences and targets are refused."""
         if edits == Edits() or targets or self.read_only:
             return super().run(sentences, edits, targets)
         self.check_own(sentences)
@@ -126,10 +116,9 @@ class Recorded(Saved):
 
 @contextmanager
 def errors_said() -> Iterator[None]:
-    """Report an error of a user's code in a `with` block as one sentence; errors of attnviz pass unchanged.
+    """Turn an error of a user's code in a `with` block into an InputError with the innermost line of this code.
 
-    Raises:
-        InputError: if the code raises, with the innermost line of the user's code.
+    Errors of attnviz pass unchanged.
     """
     try:
         yield
@@ -140,7 +129,7 @@ def errors_said() -> Iterator[None]:
             lines, what = [(error.filename, error.lineno)], error.msg
         else:
             frames = traceback.extract_tb(error.__traceback__)
-            lines = [(frame.filename, frame.lineno) for frame in frames if not frame.filename.startswith(_OTHERS)]
+            lines = [(frame.filename, frame.lineno) for frame in frames if not frame.filename.startswith(_LIBRARIES)]
             what = " ".join(str(error).split())
         location = f"Line {lines[-1][1]} of {Path(str(lines[-1][0])).name}" if lines else "Code outside of attnviz"
         raise InputError(f"{location} raised {type(error).__name__}: {what[:300]}") from error
@@ -148,22 +137,23 @@ def errors_said() -> Iterator[None]:
 
 @contextmanager
 def in_evaluation(model: nn.Module) -> Iterator[None]:
-    """Context manager that puts a model into evaluation mode, and then each module back into its own mode."""
-    training = [module for module in model.modules() if module.training]
-    for module in training:
+    """Context manager that runs a model in evaluation mode; at the end, each module gets its previous mode back."""
+    in_training = [module for module in model.modules() if module.training]
+    for module in in_training:
         module.training = False
     try:
         yield
     finally:
-        for module in training:
+        for module in in_training:
             module.training = True
 
 
 @torch.no_grad()
 def moment_of(model: nn.Module) -> int:
-    """Hash that changes with the weights, made from torch's version counters and the first numbers of each tensor."""
-    moments = []
+    """Hash that changes with the weights, made from torch's version counter and the first 8 numbers of each tensor."""
+    states = []
     for tensor in (*model.parameters(), *model.buffers()):
-        first = tuple(tensor.detach().reshape(-1)[:8].double().nan_to_num().tolist())
-        moments.append((id(tensor), tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version, first))
-    return hash(tuple(moments))
+        numbers = tuple(tensor.detach().reshape(-1)[:8].double().nan_to_num().tolist())
+        version = 0 if tensor.is_inference() else tensor._version  # inference tensors count no versions
+        states.append((id(tensor), tensor.data_ptr(), version, numbers))
+    return hash(tuple(states))
