@@ -25,7 +25,7 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.huggingface import faults
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-FAST, PREPROCESSOR, PROCESSOR = "tokenizer.json", "preprocessor_config.json", "processor_config.json"
+PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 SMALL = re.compile(r"[^/]+\.(json|txt|model|spm|codes|tokenizer|jinja)|1_Pooling/config\.json")
 """Names of configurations, vocabularies and chat templates, which are fetched beside the weights."""
@@ -106,29 +106,31 @@ def headers(folder: Path, model: str) -> tuple[int, torch.dtype]:
     Raises:
         AttnvizError: if a file is damaged, with its name, or if attnviz does not read the types of the weights.
     """
-    numbers = Counter()
+    counts = Counter()  # numbers of each dtype
     for path in weights(folder):
         try:
             with safe_open(path, "pt") as file:
-                for part in map(file.get_slice, file.keys()):
-                    per_item = 2 if part.get_dtype() == "U8" else 1  # two numbers of 4 bits in a byte
-                    numbers[part.get_dtype()] += per_item * prod(part.get_shape())
+                for tensor in map(file.get_slice, file.keys()):
+                    per_item = 2 if tensor.get_dtype() == "U8" else 1  # two numbers of 4 bits in a byte
+                    counts[tensor.get_dtype()] += per_item * prod(tensor.get_shape())
         except (SafetensorError, OSError):
             what = f"The weights {path.name} of {faults.name(model)} are damaged"
             raise AttnvizError(f"{what}: delete the file, and fetch it again.") from None
-    usual = max(numbers, key=lambda name: (name in DTYPES, numbers[name]), default=None)
-    if usual not in DTYPES:
-        raise InputError(f"{faults.name(model)} has weights of a type that attnviz does not read: {usual}.")
-    return numbers.total(), DTYPES[usual]
+    readable = [name for name in counts if name in DTYPES]
+    if not readable:
+        unread = max(counts, key=counts.get, default=None)
+        raise InputError(f"{faults.name(model)} has weights of a type that attnviz does not read: {unread}.")
+    return counts.total(), DTYPES[max(readable, key=counts.get)]
 
 
 def whole(folder: Path) -> bool:
     """Whether a folder is complete: it has a configuration, weights, and a tokenizer or a preprocessor."""
     small = {path.name for path in folder.iterdir() if SMALL.fullmatch(path.name)}
     try:
-        return CONFIG in small and bool(weights(folder) and small - {CONFIG, INDEX, "generation_config.json"})
+        has_weights = bool(weights(folder))
     except AttnvizError:
         return False
+    return has_weights and CONFIG in small and not small <= {CONFIG, INDEX, "generation_config.json"}
 
 
 @contextmanager
@@ -154,45 +156,44 @@ def quiet() -> Iterator[None]:
         with _import_lock:
             verbosity, has_bars = _loudness[0]
             _loudness.pop()
-            if not _loudness:
+            if not _loudness:  # no other thread is in this context
                 logging.set_verbosity(verbosity)
                 if has_bars:
                     logging.enable_progress_bar()
 
 
 def build(
-    model: Any,
-    folder: Path,
-    config: Any,
-    dtype: torch.dtype,
-    numbers: int | None = None,
-    **options: Any,
+    model: Any, folder: Path, config: Any, dtype: torch.dtype, numbers: int | None = None, **options: Any
 ) -> tuple[nn.Module, dict[str, Any]]:
     """Build a model with the weights in a folder; return the model and the loading info of transformers.
 
     The subclass made here replaces the context in which `from_pretrained` builds, as that would set the default dtype.
 
     Args:
+        model: class of the model.
         numbers: number of parameters in the files; a much larger model is refused before its weights are read.
         options: more options of `from_pretrained`.
     """
 
-    def context(cls: Any, dtype: torch.dtype, *rest: Any) -> list[Any]:
-        """Contexts in which the model is built, with a dtype for this thread instead of the default dtype."""
-        typed = [] if dtype is torch.get_default_dtype() else [Typed(dtype)]
-        return [*model.get_init_context(torch.get_default_dtype(), *rest), *typed]
+    class ThreadSafe(model):
+        @classmethod
+        def get_init_context(cls, dtype: torch.dtype, *arguments: Any) -> list[Any]:
+            """Contexts in which the model is built, with a dtype for this thread instead of the default dtype."""
+            default = torch.get_default_dtype()
+            typed = [] if dtype is default else [Typed(dtype)]
+            return [*model.get_init_context(default, *arguments), *typed]
 
-    def make(cls: Any, *args: Any, **kwargs: Any) -> nn.Module:
-        """Make the model; refuse it if its configuration needs many more numbers than the files hold."""
-        instance = model(*args, **kwargs)
-        needed = sum(parameter.numel() for parameter in instance.parameters())
-        if numbers is not None and needed > LARGER * numbers:
-            what = f"config.json describes a model of {needed:,} numbers, and the files hold {numbers:,}"
-            raise InputError(f"{what}. They do not belong together; fetch both again.")
-        return instance
+        def __new__(cls, *args: Any, **kwargs: Any) -> nn.Module:
+            """Make the model; refuse it if its configuration needs many more numbers than the files hold."""
+            instance = model(*args, **kwargs)
+            needed = sum(parameter.numel() for parameter in instance.parameters())
+            if numbers is not None and needed > LARGER * numbers:
+                what = f"config.json describes a model of {needed:,} numbers, and the files hold {numbers:,}"
+                raise InputError(f"{what}. They do not belong together; fetch both again.")
+            return instance
 
-    thread_safe_class = type(model.__name__, (model,), {"get_init_context": classmethod(context), "__new__": make})
-    return thread_safe_class.from_pretrained(
+    ThreadSafe.__name__ = model.__name__
+    return ThreadSafe.from_pretrained(
         folder,
         config=config,
         dtype=dtype,

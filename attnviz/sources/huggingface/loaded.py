@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from torch import nn
@@ -27,11 +27,12 @@ class Turns:
     """
 
     def __init__(self, model: nn.Module):
-        self._parts, self._lock = [part for part in model.modules() if hasattr(part, DELTAS)], Lock()
-        for part in model.modules():
-            kind = getattr(part, "rope_type", None)  # a string, or a dict with one for each kind of layer
-            if CHANGING & set(kind.values() if isinstance(kind, dict) else [kind]):
-                self._parts.append(part)
+        self._parts, self._lock = [], RLock()  # modules that a run changes
+        for module in model.modules():
+            rope = getattr(module, "rope_type", None)  # a string, or a dict with one for each kind of layer
+            rope_types = set(rope.values()) if isinstance(rope, dict) else {rope}
+            if hasattr(module, DELTAS) or CHANGING & rope_types:
+                self._parts.append(module)
 
     @contextmanager
     def turn(self) -> Iterator[None]:

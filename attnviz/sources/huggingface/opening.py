@@ -36,8 +36,8 @@ SAFE = {"local_files_only": True, "trust_remote_code": False}
 
 
 @dataclass(frozen=True)
-class Unweighted:
-    """Parts of a model that can be read without its weights.
+class ModelParts:
+    """Parts of a model that are read before its weights.
 
     Attributes:
         kind: class of the model.
@@ -61,19 +61,15 @@ class Unweighted:
         return self.tokenizer is not None and not hasattr(self.processor, "sampling_rate")
 
 
-def read(folder: Path, name: str) -> Unweighted:
-    """Read the configuration, the task, the class, and the tokenizer or processor of a folder.
-
-    Raises:
-        AttnvizError: if one of them cannot be used, or if attnviz does not support the input of the model.
-    """
+def read(folder: Path, name: str) -> ModelParts:
+    """Read the configuration, the task, the class, and the tokenizer or processor of a folder."""
     import transformers
 
     config, pooling = configuration(folder, name), embedding.of_folder(folder)
     if sense_parts := sense_class(config):
-        *facts, sense = sense_parts
-        tokenizer = _tokenizer(folder, name) if facts[1] == "write" else None
-        return Unweighted(*facts, tokenizer, _processor(folder, name, sense))
+        config, task, kind, sense = sense_parts
+        tokenizer = _tokenizer(folder, name) if task == "write" else None
+        return ModelParts(config, task, kind, tokenizer, _processor(folder, name, sense))
     task, auto = _task(config, pooling.named)
     kind = auto and auto._model_mapping.get(type(config), None)
     if isinstance(kind, tuple | list):
@@ -89,7 +85,7 @@ def read(folder: Path, name: str) -> Unweighted:
             processor = mixing.processor_of(folder, config)
         except AttnvizError as error:
             notes = (f"{error}",)
-    return Unweighted(config, task, kind, tokenizer, processor, notes, pooling)
+    return ModelParts(config, task, kind, tokenizer, processor, notes, pooling)
 
 
 def configuration(folder: Path, name: str) -> Any:
@@ -160,8 +156,9 @@ def label_kind(config: Any) -> LabelKind:
 
     A cross-encoder of sentence-transformers with one label states its activation function instead of this kind.
     """
-    activation = (getattr(config, "sentence_transformers", None) or {}).get("activation_fn")
-    activation = activation or getattr(config, "sbert_ce_default_activation_function", None) or ""
+    newer = (getattr(config, "sentence_transformers", None) or {}).get("activation_fn")
+    older = getattr(config, "sbert_ce_default_activation_function", None)
+    activation = newer or older or ""
     if config.problem_type == "regression" or (config.num_labels == 1 and activation.endswith("Identity")):
         return "number"
     return "several" if config.problem_type == "multi_label_classification" else "one"
@@ -185,8 +182,8 @@ def not_of_text(who: str) -> InputError:
 
 def class_name(config: Any) -> str:
     """Name of the class with which a model was saved; "" if the configuration does not state it."""
-    listed = config.architectures
-    return listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], str) else ""
+    names = config.architectures if isinstance(config.architectures, list) else []
+    return names[0] if names and isinstance(names[0], str) else ""
 
 
 def _is_listed(config: Any, table: str) -> bool:
@@ -226,11 +223,7 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
 
 
 def task_of(model: Any, config: Any) -> Task:
-    """Task of a loaded model, by its class; for a custom class, by whether the model has output embeddings.
-
-    Raises:
-        InputError: if the model does not read text.
-    """
+    """Task of a loaded model, by its class; for a custom class, by whether the model has output embeddings."""
     if not _reads_text(type(model)):
         raise not_of_text(type(model).__name__)
     task = _task(config, False)[0]
@@ -245,19 +238,17 @@ def _reads_text(model: type) -> bool:
 
 
 def _tokenizer(folder: Path, name: str) -> Any:
-    """Load the tokenizer of a folder with transformers, and try it on a text.
+    """Load the tokenizer of a folder; raise InputError if it cannot be used.
 
-    Raises:
-        InputError: if no tokenizer can be used. From missing files, transformers makes one with an empty vocabulary.
+    If its files are missing, transformers makes one with an empty vocabulary.
     """
     import transformers
 
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **SAFE)
-        words = len(tokenizer) - len(
-            set(tokenizer.all_special_ids)
-        )  # without its files, T5's tokenizer still has a blank
-        problem = "" if words > 2 and tokenizer("A test.")["input_ids"] else "its vocabulary is empty."
+        words = len(tokenizer) - len({*tokenizer.all_special_ids})
+        is_empty = words <= 2 or not tokenizer("A test.")["input_ids"]  # T5's still has a blank without its files
+        problem = "its vocabulary is empty." if is_empty else ""
     except BaseException as error:
         if not faults.is_failure(error):
             raise

@@ -19,7 +19,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
-from attnviz.sources.base import Continuation, Source
+from attnviz.sources.base import Continuation, Source, token_ids
 from attnviz.sources.huggingface import faults, files, hooks, mixing, tapped
 from attnviz.sources.huggingface.loaded import DELTAS, Loaded
 from attnviz.sources.huggingface.tapped import ModelRun
@@ -37,12 +37,12 @@ _layers: WeakKeyDictionary[nn.Module, dict[nn.Module, list[Site]]] = WeakKeyDict
 
 def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]:
     """Make the inputs of a model, (B, n): ids, attention mask, and, if the model reads them, segments and pictures."""
-    ids = torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
-    real = torch.arange(ids.shape[1]) < torch.tensor([[sentence.length] for sentence in sentences])
-    pads = (getattr(loaded.config, "pad_token_id", None), loaded.tokenizer.pad_token_id)
-    pad = next((id for id in pads if id is not None and 0 <= id < loaded.vocabulary), 0)
-    ids = ids.where(real, pad)  # some models find the end of a text by its padding
-    model_inputs = {"input_ids": ids, "attention_mask": real.long()}
+    ids = token_ids(sentences)
+    is_token = torch.arange(ids.shape[1]) < torch.tensor([[sentence.length] for sentence in sentences])
+    pad_ids = (getattr(loaded.config, "pad_token_id", None), loaded.tokenizer.pad_token_id)
+    pad = next((id for id in pad_ids if id is not None and 0 <= id < loaded.vocabulary), 0)
+    ids = ids.where(is_token, pad)  # some models find the end of a text by its padding
+    model_inputs = {"input_ids": ids, "attention_mask": is_token.long()}
     types = getattr(loaded.config, "type_vocab_size", None)
     if "token_type_ids" in loaded.tokenizer.model_input_names and types not in (0, 1):
         model_inputs["token_type_ids"] = torch.tensor([[t.segment for t in sentence.tokens] for sentence in sentences])
@@ -97,10 +97,10 @@ def settings(model: nn.Module) -> dict[str, bool]:
     return {"output_hidden_states": True} | ({"use_cache": False} if hasattr(model.config, "use_cache") else {})
 
 
-def hidden(output: Any) -> Tensor:
-    """The last hidden states of a model's output, (B, n, d_model); the decoder's if there is one."""
+def hidden(output: Any) -> Tensor | None:
+    """Last hidden states in a model's output, (B, n, d_model), of the decoder if there is one; None if it has none."""
     states = getattr(output, "decoder_hidden_states", None) or getattr(output, "hidden_states", None)
-    return states[-1] if states else output.last_hidden_state
+    return states[-1] if states else getattr(output, "last_hidden_state", None)
 
 
 def written(
@@ -136,21 +136,23 @@ def written(
             memory = model.get_encoder()(**model_inputs)
             model_inputs = {"encoder_outputs": memory, **{name: model_inputs[name] for name in IDS}}
         ids = model.generate(**model_inputs, generation_config=settings)["sequences"].cpu()
-    end = settings.eos_token_id
-    end_ids = torch.tensor([id for id in (end if isinstance(end, list) else [end]) if id is not None], dtype=torch.long)
-    is_end = torch.isin(ids, end_ids)
-    is_end[:, 0] = False
-    counts = tuple(int(row.nonzero()[0]) if row.any() else len(row) for row in is_end)
-    cut = tuple(0 if row.any() else count - 1 for row, count in zip(is_end, counts, strict=True))
-    return ids[:, : max(counts)], counts, cut
+    is_end = torch.isin(ids, torch.tensor(_as_ids(settings.eos_token_id), dtype=torch.long))
+    is_end[:, 0] = False  # the start token
+    counts, cut = [], []
+    for row in is_end:
+        ended = bool(row.any())
+        counts.append(int(row.nonzero()[0]) if ended else len(row))
+        cut.append(0 if ended else len(row) - 1)
+    return ids[:, : max(counts)], tuple(counts), tuple(cut)
+
+
+def _as_ids(setting: int | list[int] | None) -> list[int]:
+    """Ids in a setting of transformers that is one id, a list of ids, or None."""
+    return [id for id in (setting if isinstance(setting, list) else [setting]) if id is not None]
 
 
 def begins_with(model: Any) -> int:
-    """Id of the token that a decoder's input begins with, as in `generate`; T5 begins with the padding token.
-
-    Raises:
-        InputError: if the model states no such token.
-    """
+    """Id of the token that a decoder's input begins with, as in `generate`; T5 begins with the padding token."""
     names = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
     settings = getattr(model, "generation_config", None), model.config
     stated = (getattr(config, name, None) for name in names for config in settings)
@@ -189,8 +191,11 @@ def layers_of(loaded: Loaded, model_inputs: dict[str, Any]) -> dict[nn.Module, l
     """
     model = loaded.model
     if model not in _layers:
-        lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-        layer_of = {part: member for module_list in lists for member in module_list for part in [*member.modules()][1:]}
+        layer_of = {}
+        for module_list in (module for module in model.modules() if isinstance(module, nn.ModuleList)):
+            for layer in module_list:
+                _, *parts = layer.modules()  # the layer itself comes first
+                layer_of.update(dict.fromkeys(parts, layer))
         run = model_run(loaded, Edits(), None)
         tapped.call(model, run, **model_inputs, **settings(model))
         layers: dict[nn.Module, list[Site]] = {}
@@ -219,9 +224,8 @@ def entering(loaded: Loaded, run: ModelRun, model_inputs: dict[str, Any]) -> Abs
 
 def ends(loaded: Loaded) -> frozenset[int]:
     """Ids of the tokens that end a text, from the generation settings of the model, else from its tokenizer."""
-    ids = getattr(getattr(loaded.model, "generation_config", None), "eos_token_id", None)
-    ids = loaded.tokenizer.eos_token_id if ids is None else ids
-    return frozenset(id for id in (ids if isinstance(ids, list) else [ids]) if id is not None)
+    stated = getattr(getattr(loaded.model, "generation_config", None), "eos_token_id", None)
+    return frozenset(_as_ids(loaded.tokenizer.eos_token_id if stated is None else stated))
 
 
 def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:

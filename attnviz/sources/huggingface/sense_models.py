@@ -18,11 +18,7 @@ from attnviz.sources.huggingface.source import Pretrained
 
 @dataclass(frozen=True)
 class SenseModel(Pretrained):
-    """A model by its Hub name or its folder that sees one picture or hears one sound.
-
-    Raises:
-        AttnvizError: one sentence with the reason why it cannot be loaded.
-    """
+    """A model by its Hub name or its folder that sees one picture or hears one sound."""
 
     untaken = NOT_TAKEN
     unknown_token = ""
@@ -50,26 +46,24 @@ class SenseModel(Pretrained):
             most, longest = senses.longest_sound(loaded.processor), max(row[0].seconds for row in pictures)
             if most and longest > most:
                 raise InputError(f"{self.name} hears up to {most:g} s; this sound lasts {longest:.2f} s. Cut it.")
-        with faults.unforeseen(self.name, "given this sound" if hears else "given this picture"):
-            planes = [senses.plane_of(loaded.processor, row[0]) for row in pictures]
-        if len({(plane.height, plane.width) for plane in planes}) > 1:
+        sentences, sizes = [], set()
+        for row in pictures:
+            with faults.unforeseen(self.name, "given this sound" if hears else "given this picture"):
+                plane = senses.plane_of(loaded.processor, row[0])
+            sizes.add((plane.height, plane.width))
+            if hears:
+                sentences.append(_sound_positions(loaded, row[0], plane))
+            else:
+                sentences.append(picture_text(loaded.patching.tokens(plane), row))
+        if len(sizes) > 1:
             what = "hears sounds of one length together" if hears else "reads these pictures in different sizes"
             raise InputError(f"{self.name} {what}; give one at a time.")
-        if hears:
-            return tuple(_sound_positions(loaded, row[0], plane) for row, plane in zip(pictures, planes, strict=True))
-        return tuple(
-            picture_text(loaded.patching.tokens(plane), row) for row, plane in zip(pictures, planes, strict=True)
-        )
+        return tuple(sentences)
 
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Run the model on the pictures or sounds of sentences; a decoder reads `targets`, by default what it writes.
-
-        Raises:
-            InputError: if there is no such head, or there are `targets` for a model that writes nothing.
-            AttnvizError: if the model fails, with a sentence to report.
-        """
+        """Run the model on pictures or sounds; a decoder reads `targets`, by default the text that it writes itself."""
         self.check_targets(targets)
         loaded, cut = self.loaded, ()
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
@@ -81,9 +75,9 @@ class SenseModel(Pretrained):
                 model_inputs["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]
             captured, output, maps = senses.captured_run(loaded, model_inputs, edits)
             steps = captured.steps
-        unseen = [f"{step.name} has {step.shape[0]} windows" for step in steps if step.shape[0] != len(sentences)]
+        windowed = [f"{step.name} has {step.shape[0]} windows" for step in steps if step.shape[0] != len(sentences)]
         steps = tuple(step for step in steps if step.shape[0] == len(sentences))
-        own_texts = {}
+        own_texts = {}  # queries and keys of each site
         if not self.writes:
             own_texts = {step.site: _texts(loaded, step, sentences, captured, maps) for step in steps}
             targets = next((queries for site, (queries, _) in own_texts.items() if site.kind == "decoder"), ())
@@ -95,9 +89,9 @@ class SenseModel(Pretrained):
             steps,
             senses.states(steps, output).float().cpu(),
             targets,
-            unseen="; ".join([*captured.unseen, *unseen]) or None,
+            unseen="; ".join([*captured.unseen, *windowed]) or None,
         )
-        own_texts = {site: ends for site, ends in own_texts.items() if ends != record.usual_texts(site)}
+        own_texts = {site: texts for site, texts in own_texts.items() if texts != record.usual_texts(site)}
         return replace(record, own_texts=own_texts, **self.predicted(output, record.output, sentences, targets, cut))
 
 

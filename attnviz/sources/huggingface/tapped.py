@@ -85,7 +85,7 @@ def _kind(name: str, module: nn.Module, alone: str | None, has_encoder: bool) ->
 
 def call(model: nn.Module, run: ModelRun, **arguments: Any) -> Any:
     """Call a model whose attention, also linear attention, goes through the tap of a run."""
-    with linear.tapping(model, run):
+    with linear.tapping(model, run.tap, run.site):
         return model(**arguments, attnviz=run)
 
 
@@ -103,12 +103,10 @@ def use_on(model: nn.Module) -> bool:
     """Make a model use attnviz's attention; return False if the model keeps its own."""
     if not model._can_set_attn_implementation():
         return False
-    parts = model.config.sub_configs
+    name, parts = register(), model.config.sub_configs
     if any(map(is_sense, parts)):  # towers for pictures and sounds keep their own attention
-        names = {name: "eager" if is_sense(name) else register() for name in parts}
-        model.set_attn_implementation({"": register()} | names)
-    else:
-        model.set_attn_implementation(register())
+        name = {"": name} | {part: "eager" if is_sense(part) else name for part in parts}
+    model.set_attn_implementation(name)
     return model.config._attn_implementation == NAME
 
 
@@ -212,12 +210,11 @@ def _attention(
 
 def _split_mask_and_bias(mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor | None, Tensor | None]:
     """Split a mask into a boolean mask and a bias that is added to the scores; a float mask may hold both."""
-    if mask is not None:
-        mask = mask[..., :keys]
-        if mask.dtype is not torch.bool:
-            blocked = mask < BLOCKED
-            added = mask.masked_fill(blocked, 0)
-            if added.any():
-                bias = added if bias is None else bias + added
-            mask = ~blocked
-    return mask, bias
+    mask = mask if mask is None else mask[..., :keys]
+    if mask is None or mask.dtype is torch.bool:
+        return mask, bias
+    blocked = mask < BLOCKED
+    added = mask.masked_fill(blocked, 0)
+    if added.any():
+        bias = added if bias is None else bias + added
+    return ~blocked, bias
