@@ -41,8 +41,8 @@ CONVERSIONS = frozenset({"float", "double", "half", "bfloat16"})
 """Methods of a tensor that convert it to the dtype in their name."""
 
 _build_lock, _import_lock = Lock(), Lock()
-_loudness: list[tuple[int, bool]] = []
-"""Verbosity and progress bars of transformers before each active `quiet` context; the first entry is to be restored."""
+_before_quiet: list[tuple[int, bool]] = []
+"""Verbosity and progress bars of transformers before each active `quiet` context; the first entry is restored last."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,7 @@ def read_json(path: Path) -> Any:
 
 
 def weights(folder: Path) -> tuple[Path, ...]:
-    """Weight files that transformers would load from a folder; empty if there are none.
-
-    Raises:
-        AttnvizError: if the index of the files is damaged, or names a file that does not exist.
-    """
+    """Weight files that transformers would load from a folder; empty if there are none, AttnvizError if some lack."""
     if (folder / SINGLE).is_file():
         return (folder / SINGLE,)
     if not (folder / INDEX).is_file():
@@ -101,11 +97,7 @@ def weights(folder: Path) -> tuple[Path, ...]:
 
 
 def headers(folder: Path, model: str) -> tuple[int, torch.dtype]:
-    """Number of parameters in the weight files of a folder, and dtype of most of them, from the headers.
-
-    Raises:
-        AttnvizError: if a file is damaged, with its name, or if attnviz does not read the types of the weights.
-    """
+    """Number of parameters in the weight files of a folder, and dtype of most of them, read from the headers."""
     counts = Counter()  # numbers of each dtype
     for path in weights(folder):
         try:
@@ -147,16 +139,16 @@ def quiet() -> Iterator[None]:
         from transformers import AutoTokenizer  # noqa: F401
         from transformers.utils import logging
 
-        _loudness.append((logging.get_verbosity(), logging.is_progress_bar_enabled()))
+        _before_quiet.append((logging.get_verbosity(), logging.is_progress_bar_enabled()))
         logging.set_verbosity_error()
         logging.disable_progress_bar()
     try:
         yield
     finally:
         with _import_lock:
-            verbosity, has_bars = _loudness[0]
-            _loudness.pop()
-            if not _loudness:  # no other thread is in this context
+            verbosity, has_bars = _before_quiet[0]
+            _before_quiet.pop()
+            if not _before_quiet:  # no other thread is in this context
                 logging.set_verbosity(verbosity)
                 if has_bars:
                     logging.enable_progress_bar()
@@ -209,7 +201,8 @@ def build(
 class Typed(TorchFunctionMode):
     """Context in which new tensors of this thread get a dtype in place of torch's default dtype.
 
-    It applies if a call has no floating input and no dtype, and to `table.to(torch.get_default_dtype())`.
+    It changes results of torch functions that were given neither a dtype nor a floating tensor, and those of
+    `tensor.to(torch.get_default_dtype())`.
     """
 
     def __init__(self, dtype: torch.dtype):

@@ -18,8 +18,7 @@ from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.sources.estimate import devices, free_bytes
 from attnviz.sources.huggingface import faults, files, hub, opening, senses, trial
 from attnviz.sources.huggingface.hub import DownloadProgress, Report
-from attnviz.sources.huggingface.loaded import Loaded, Turns
-from attnviz.sources.huggingface.opening import ModelParts
+from attnviz.sources.huggingface.loaded import Loaded, ModelParts, Turns
 
 UNREAD = ("pooler.",)
 """Weights that may be missing where only vectors of tokens are read."""
@@ -93,7 +92,7 @@ def load(name: str, report: Report = lambda progress: None) -> Loaded:
 
 def tried(loaded: Loaded) -> Loaded:
     """Add the results of a model's first runs to its facts, see `trial` and `senses`."""
-    if loaded.hears or loaded.tokenizer is None:
+    if not loaded.reads_text:
         return senses.tried(loaded)
     try:
         return trial.tried(loaded)
@@ -168,13 +167,9 @@ def describe(
     first = embeddings if len(embeddings) else weights[0]
     limits = [most, longest_of(model, parts.tokenizer)] if parts.reads_text else []
     return Loaded(
+        **vars(parts) | more,
         model=model,
         turns=turns,
-        config=parts.config,
-        task=parts.task,
-        tokenizer=parts.tokenizer,
-        processor=parts.processor,
-        pooling=parts.pooling,
         made_of=type(model).__name__,
         device=first.device if first.device.type != "meta" else torch.device("cpu"),
         dtype=next((weight.dtype for weight in weights if weight.is_floating_point()), torch.float32),
@@ -184,7 +179,6 @@ def describe(
         longest=min(filter(None, limits), default=None),
         detail=detail,
         unread=unread,
-        **more,
     )
 
 

@@ -15,8 +15,7 @@ from attnviz.capturing.seen import PROVENANCE
 from attnviz.core.errors import InputError, quoted
 from attnviz.sources.huggingface import faults, loading, opening, tapped
 from attnviz.sources.huggingface.hub import Report
-from attnviz.sources.huggingface.loaded import Turns
-from attnviz.sources.huggingface.opening import ModelParts
+from attnviz.sources.huggingface.loaded import ModelParts, Turns
 from attnviz.sources.huggingface.sense_models import SenseModel
 from attnviz.sources.huggingface.source import HuggingFace, Pretrained
 from attnviz.sources.own_code import in_evaluation
@@ -25,7 +24,7 @@ from attnviz.sources.own_code import in_evaluation
 def by_name(name: str, report: Report = lambda progress: None, **settings: object) -> Pretrained:
     """Load a model by its name or folder, and make its source; the model reads text, pictures or sounds."""
     loaded = loading.loaded_model(name, report)
-    if not (loaded.hears or loaded.tokenizer is None):
+    if loaded.reads_text:
         return HuggingFace(name, **settings)
     if settings:
         raise InputError(f"{name} reads no text, and has no setting {quoted(next(iter(settings)))}; leave it out.")
@@ -90,16 +89,16 @@ def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: boo
     config, turns = copy(inner.config), Borrowed(inner, None if adapters else model)
     config.architectures = [type(inner).__name__]
     if not is_vision:
-        parts = ModelParts(config, opening.task_of(inner, config), type(inner), tokenizer, processor)
+        task, reads = opening.task_of(inner, config), {"tokenizer": tokenizer, "processor": processor}
     elif sense_parts := opening.sense_class(config):
-        parts = ModelParts(config, sense_parts[1], type(inner), processor=tokenizer)
+        task, reads = sense_parts[1], {"processor": tokenizer}
     else:
         raise opening.not_of_text(type(inner).__name__)
     name = (title or getattr(model.config, "name_or_path", "") or type(inner).__name__).rstrip("/").split("/")[-1]
     name += "" if adapters else " without adapters"
     loaded = loading.describe(
         inner,
-        parts,
+        ModelParts(config=config, task=task, kind=type(inner), **reads),
         turns,
         name=name,
         implementation=config._attn_implementation if inner._can_set_attn_implementation() else "eager",

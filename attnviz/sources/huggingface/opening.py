@@ -1,16 +1,14 @@
 """Read the configuration of a model before its weights: find its task, class, and tokenizer or processor."""
 
-from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import LabelKind
 from attnviz.sources.huggingface import embedding, faults, files, mixing
+from attnviz.sources.huggingface.loaded import ModelParts, Task
 
-Task = Literal["next", "fill", "labels", "tokens", "write", "vectors", "states", "objects"]
-"""Tasks of a model; `sources.base.TASKS` describes them."""
 TABLES: tuple[tuple[str, Task, str], ...] = (
     ("FOR_SEQUENCE_CLASSIFICATION_", "labels", "AutoModelForSequenceClassification"),
     ("FOR_TOKEN_CLASSIFICATION_", "tokens", "AutoModelForTokenClassification"),
@@ -35,32 +33,6 @@ SAFE = {"local_files_only": True, "trust_remote_code": False}
 """Options of `from_pretrained`, so that it asks no hub and runs no code of a model."""
 
 
-@dataclass(frozen=True)
-class ModelParts:
-    """Parts of a model that are read before its weights.
-
-    Attributes:
-        kind: class of the model.
-        tokenizer: tokenizer of transformers; None if the model reads no text.
-        processor: processor for pictures, texts with pictures, or sounds; None if the model reads only text.
-        notes: reason why the model cannot read pictures, if its class can.
-        pooling: pooling of token vectors to a vector of a sentence.
-    """
-
-    config: Any
-    task: Task
-    kind: Any
-    tokenizer: Any = None
-    processor: Any = None
-    notes: tuple[str, ...] = ()
-    pooling: embedding.Pooling = embedding.Pooling()
-
-    @property
-    def reads_text(self) -> bool:
-        """Whether the model reads text; Whisper writes text and reads none."""
-        return self.tokenizer is not None and not hasattr(self.processor, "sampling_rate")
-
-
 def read(folder: Path, name: str) -> ModelParts:
     """Read the configuration, the task, the class, and the tokenizer or processor of a folder."""
     import transformers
@@ -69,7 +41,8 @@ def read(folder: Path, name: str) -> ModelParts:
     if sense_parts := sense_class(config):
         config, task, kind, sense = sense_parts
         tokenizer = _tokenizer(folder, name) if task == "write" else None
-        return ModelParts(config, task, kind, tokenizer, _processor(folder, name, sense))
+        processor = _processor(folder, name, sense)
+        return ModelParts(config=config, task=task, kind=kind, tokenizer=tokenizer, processor=processor)
     task, auto = _task(config, pooling.named)
     kind = auto and auto._model_mapping.get(type(config), None)
     if isinstance(kind, tuple | list):
@@ -79,13 +52,13 @@ def read(folder: Path, name: str) -> ModelParts:
         raise not_of_text(who)
     if config.is_encoder_decoder and auto is transformers.AutoModel:
         raise InputError(f"{who} has a decoder but no language modeling head; choose a model with one.")
-    tokenizer, processor, notes = _tokenizer(folder, name), None, ()
+    parts = {"tokenizer": _tokenizer(folder, name), "pooling": pooling}
     if has_senses(config):
         try:
-            processor = mixing.processor_of(folder, config)
+            parts["processor"] = mixing.processor_of(folder, config)
         except AttnvizError as error:
-            notes = (f"{error}",)
-    return ModelParts(config, task, kind, tokenizer, processor, notes, pooling)
+            parts["notes"] = (f"{error}",)
+    return ModelParts(config=config, task=task, kind=kind, **parts)
 
 
 def configuration(folder: Path, name: str) -> Any:

@@ -28,7 +28,6 @@ LONGEST_ANSWER = 64
 """Maximum number of tokens that an encoder-decoder writes."""
 PROMPT = 8
 """Maximum number of tokens that Whisper reads before it writes: start, language, task, no timestamps."""
-IDS = ("input_ids", "attention_mask")
 IN_MODULES = ("recurrent_gemma",)
 """Types of models that store the state of a text in their modules, where two runs would overwrite each other."""
 _layers: WeakKeyDictionary[nn.Module, dict[nn.Module, list[Site]]] = WeakKeyDictionary()
@@ -134,7 +133,8 @@ def written(
             settings.max_new_tokens = min(LONGEST_ANSWER, loaded.longest or LONGEST_ANSWER) - 1
             settings.update(use_cache=False, decoder_start_token_id=begins_with(model))
             memory = model.get_encoder()(**model_inputs)
-            model_inputs = {"encoder_outputs": memory, **{name: model_inputs[name] for name in IDS}}
+            ids, padding = model_inputs["input_ids"], model_inputs["attention_mask"]
+            model_inputs = {"encoder_outputs": memory, "input_ids": ids, "attention_mask": padding}
         ids = model.generate(**model_inputs, generation_config=settings)["sequences"].cpu()
     is_end = torch.isin(ids, torch.tensor(_as_ids(settings.eos_token_id), dtype=torch.long))
     is_end[:, 0] = False  # the start token

@@ -154,10 +154,6 @@ def tried(loaded: Loaded) -> Loaded:
     """Add the attention calls and the positions of a model, found in a run on a small picture or a tone.
 
     For pictures, a second run checks the order of the patches, and that the model draws no random numbers.
-
-    Raises:
-        AttnvizError: if the model cannot be run, no attention is captured, the positions of its first call are
-            not the cells of a map, or it draws random numbers.
     """
     name = f"{faults.name(loaded.name)} ({loaded.made_of})"
     with faults.unforeseen(name):
@@ -174,7 +170,7 @@ def tried(loaded: Loaded) -> Loaded:
         patching = positions.patching(maps, count, call, extra)
         if patching is None or patching.count(plane) != count:
             patching = None if loaded.hears else positions.square_patching(count, plane, extra)
-    if patching is None or step.shape[0] > 1:  # its first call attends within pieces of the picture
+    if patching is None or step.shape[0] > 1:  # all calls attend within pieces of the picture
         kind = "stretches of time by its convolutions" if loaded.hears else "rows and columns of patches"
         what = f"attends to {count} positions that are no {kind}"
         raise InputError(f"{name} {what}, so attnviz cannot place them.")
@@ -190,12 +186,11 @@ def tried(loaded: Loaded) -> Loaded:
 def _check_patches(loaded: Loaded, name: str, model_inputs: dict[str, Tensor], hidden: Tensor, step: Step) -> None:
     """Check the order of patches by a second run on the picture, and on four copies with one bright patch each.
 
-    Args:
-        hidden: states of the first run.
-        step: first attention call of the first run.
+    A bright patch must change the query of its position, and the picture itself must give the states of the first run.
 
-    Raises:
-        InputError: if the model draws random numbers, or a bright patch does not change the query of its position.
+    Args:
+        hidden: states of the first run, (1, n, d).
+        step: first attention call of the first run.
     """
     rows, columns = loaded.patching.cells(plane_of(loaded.processor, EXAMPLE))
     last = rows.count * columns.count - 1

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -53,7 +54,7 @@ class Pretrained(Source):
             d_model=facts.trial.d_model,
             longest=facts.longest,
             unseen=facts.trial.unseen,
-            findings=facts.findings,
+            findings=(*facts.unread, *facts.trial.findings),
         )
 
     @property
@@ -83,10 +84,6 @@ class Pretrained(Source):
             sentences = reading.targets(self.facts.tokenizer, texts, running.begins_with(self.loaded.model))
         self.check_lengths(sentences, "writes")
         return sentences
-
-    def word(self, id: int) -> str:
-        """Text of a token with an id; see `reading.name_of`."""
-        return reading.name_of(self.facts.tokenizer, id)
 
     def predicted(
         self,
@@ -119,8 +116,9 @@ class Pretrained(Source):
         if facts.task == "fill":
             mask = facts.tokenizer.mask_token_id
             blanks = tuple(tuple(i for i, t in enumerate(sentence.tokens) if t.id == mask) for sentence in sentences)
-        written, words = tuple(target.text for target in targets), WordList(self.word, logits.shape[-1])
-        special, cut = reading.special_ids(facts.tokenizer), cut if any(cut) else ()
+        words = WordList(partial(reading.name_of, facts.tokenizer), logits.shape[-1])
+        written, cut = tuple(target.text for target in targets), cut if any(cut) else ()
+        special = reading.special_ids(facts.tokenizer)
         return {"prediction": Prediction(logits, words, written, blanks, cut=cut, special=special)}
 
 
