@@ -309,7 +309,7 @@ class Source(ABC):
         ]
 
     def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """Tokenize target texts of a user, as decoder input for `run`; raise InputError if the source cannot do this."""
+        """Tokenize target texts of a user as decoder input for `run`; raise InputError if the source cannot do this."""
         self.check_targets(texts)
         raise InputError(f"'{self.name}' takes a target as tokens alone: give `run` its sentences.")
 

@@ -80,9 +80,10 @@ class Trained(Source):
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Tokenize texts: the words and <eos> for an encoder, <sos> and the words for a decoder-only model."""
-        words = [len(text.split()) for text in texts]
-        if max(words, default=0) > MANY_WORDS:
-            raise TooLong(words, self.longest, f"{self.name} reads up to {self.longest}. Shorten it.", at_least=True)
+        word_counts = [len(text.split()) for text in texts]
+        if max(word_counts, default=0) > MANY_WORDS:
+            advice = f"{self.name} reads up to {self.longest}. Shorten it."
+            raise TooLong(word_counts, self.longest, advice, at_least=True)
         sentences = tokenizers.batch(self._input_words, texts, sos=not self.writes, eos=self.writes)
         self.check_lengths(sentences)
         return sentences
@@ -105,7 +106,8 @@ class Trained(Source):
         """Run the model; the translator's decoder reads `targets`, by default the translation that the model writes."""
         self.check_targets(targets)
         resolved, targets = self.resolved(sentences, edits, targets)
-        tap, words, written, cut = Tap(resolved), self._input_words.names, (), ()
+        tap = Tap(resolved)
+        words, written, cut = self._input_words.names, (), ()
         with torch.inference_mode():
             if self.writes:
                 if not targets:
@@ -121,11 +123,11 @@ class Trained(Source):
         self, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...], tap: Tap, vectors: tuple[Tensor, ...] = ()
     ) -> tuple[Tensor, Tensor]:
         """Run the model on token ids, or on `vectors` if given; return its output, (B, n, d_model), and the logits."""
-        lengths, (ids, *target_ids) = lengths_of(sentences), vectors or self._ids(sentences, targets)
+        lengths, inputs = lengths_of(sentences), vectors or self._ids(sentences, targets)
         if not self.writes:
-            return self._model(ids, lengths, tap=tap)
-        memory = self._model.encode(ids, lengths, tap=tap)
-        hidden, logits = self._model.decode(target_ids[0], memory, lengths_of(targets), lengths, tap=tap)
+            return self._model(inputs[0], lengths, tap=tap)
+        memory = self._model.encode(inputs[0], lengths, tap=tap)
+        hidden, logits = self._model.decode(inputs[1], memory, lengths_of(targets), lengths, tap=tap)
         return hidden, _block_special(logits)
 
     def _ids(self, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]) -> tuple[Tensor, ...]:

@@ -43,13 +43,14 @@ def _delta_rule(
     """Read arguments of the gated delta rule, (B, n, H, ...); the decay g has one number per head or per channel."""
     dtype = torch.promote_types(query.dtype, torch.float32)
     query, key = (x.to(dtype).repeat_interleave(value.shape[2] // x.shape[2], 2) for x in (query, key))
-    before = f"{CONVOLUTION}."
+    note = f"{CONVOLUTION}."
     if use_qk_l2norm_in_kernel:
         query, key = (x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6) for x in (query, key))
-        before = f"{CONVOLUTION}; queries and keys are normalized to length 1."
+        note = f"{CONVOLUTION}; queries and keys are normalized to length 1."
+    query = query * query.shape[-1] ** -0.5
     rule = "gated delta rule" if g.dim() == 3 else "gated delta rule with a decay per channel"
-    query, key, value, g, beta = (x.transpose(1, 2) for x in (query * query.shape[-1] ** -0.5, key, value, g, beta))
-    return MixerInputs(query, key, value, LinearMap(rule, before, g, beta, is_delta=True))
+    query, key, value, g, beta = (x.transpose(1, 2) for x in (query, key, value, g, beta))  # (B, H, n, ...)
+    return MixerInputs(query, key, value, LinearMap(rule, note, g, beta, is_delta=True))
 
 
 def _scan(

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
-from threading import RLock
+from threading import Lock
 from typing import Any, Literal
 
 from torch import nn
@@ -29,7 +29,7 @@ class Turns:
     """
 
     def __init__(self, model: nn.Module):
-        self._parts, self._lock = [], RLock()  # modules that a run changes
+        self._parts, self._lock = [], Lock()  # modules that a run changes
         for module in model.modules():
             rope = getattr(module, "rope_type", None)  # a string, or a dict with one for each kind of layer
             rope_types = set(rope.values()) if isinstance(rope, dict) else {rope}

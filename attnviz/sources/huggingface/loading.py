@@ -202,10 +202,7 @@ def _dtype_on(device: torch.device, dtype: torch.dtype) -> torch.dtype:
 def _read_weights(
     parts: ModelParts, location: hub.ModelLocation, dtype: torch.dtype, numbers: int
 ) -> tuple[nn.Module, str, tuple[str, ...]]:
-    """Build a model with all its weights, in evaluation mode, with its eager attention.
-
-    Args:
-        numbers: number of parameters in the files; a much larger model is not built.
+    """Build a model with all its weights, in evaluation mode, with its eager attention; see `files.build`.
 
     Returns:
         The model, the prefix removed from the names of its weights, and a finding of unread weights.

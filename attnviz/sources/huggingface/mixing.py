@@ -87,10 +87,7 @@ def sentences(facts: ModelFacts, texts: list[str], pictures: Pictures, system: s
     """Tokenize texts with pictures. Each text is a user's turn; without a chat template, it follows its pictures.
 
     The ids are those of the processor. A token of a picture has its box in the picture, and the position in the text at
-    which the picture was inserted.
-
-    Args:
-        system: the system's turn; "" for none.
+    which the picture was inserted. The chat begins with the turn `system` of the system, unless it is "".
     """
     pairs = zip(texts, pictures, strict=True)
     rows = [_sentence(facts, without_surrogates(text), row, system) for text, row in pairs]
@@ -111,8 +108,8 @@ def inputs(loaded: Loaded, sentences: tuple[Sentence, ...]) -> dict[str, Tensor]
 
 
 def _arrays(pictures: list[tuple[Picture, ...]]) -> list[list[Any]]:
-    """Convert the pictures of each text to arrays for a processor."""
-    return [[picture.pixels.numpy() for picture in row] for row in pictures]
+    """Pixels of the pictures of each text, (height, width, 3), as NumPy arrays for a processor."""
+    return [[picture.pixels.numpy() for picture in of_text] for of_text in pictures]
 
 
 def _types(encoded: Any, name: str, sentences: tuple[Sentence, ...], image: int) -> Tensor:
@@ -165,8 +162,9 @@ def _sentence(facts: ModelFacts, text: str, pictures: tuple[Picture, ...], syste
     for i, token in enumerate(tokens):
         if token.id == image:
             cell, number = next(pairs)
-            box = cell and cell.box and replace(cell.box, picture=number)  # None in the padding around a picture
-            tokens[i] = replace(token, text=cell.text if cell else token.text, special=box is None, box=box)
+            has_box = cell is not None and cell.box is not None  # not in the padding around a picture
+            box = replace(cell.box, picture=number) if has_box else None
+            tokens[i] = replace(token, text=cell.text if cell else token.text, special=not has_box, box=box)
     return Sentence(short, tuple(tokens), len(tokens), pictures)
 
 

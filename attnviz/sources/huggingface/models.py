@@ -7,6 +7,7 @@ object: a run sets evaluation mode and attnviz's attention, and restores the sta
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from copy import copy
+from threading import RLock
 from typing import Any
 
 from torch import nn
@@ -42,6 +43,7 @@ class Borrowed(Turns):
     def __init__(self, model: nn.Module, peft_model: nn.Module | None):
         super().__init__(model)
         self._model, self.peft_model, self.is_tapped = model, peft_model, False
+        self._lock = RLock()  # the first runs, in `of_model`, are turns within a turn
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -94,8 +96,8 @@ def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: boo
         task, reads = sense_parts[1], {"processor": tokenizer}
     else:
         raise opening.not_of_text(type(inner).__name__)
-    name = (title or getattr(model.config, "name_or_path", "") or type(inner).__name__).rstrip("/").split("/")[-1]
-    name += "" if adapters else " without adapters"
+    stated_name = title or getattr(model.config, "name_or_path", "") or type(inner).__name__
+    name = stated_name.rstrip("/").split("/")[-1] + ("" if adapters else " without adapters")
     loaded = loading.describe(
         inner,
         ModelParts(config=config, task=task, kind=type(inner), **reads),

@@ -170,8 +170,7 @@ def _is_listed(config: Any, table: str) -> bool:
 def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
     """Task of a model, and the automatic class for this task; both are None if the model does not read text.
 
-    Args:
-        pooled: whether the folder of the model states the pooling of token vectors.
+    If the folder of the model states a pooling of token vectors (`pooled`), its task is "vectors".
     """
     import transformers
     from transformers.models.auto import modeling_auto as names

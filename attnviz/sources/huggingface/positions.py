@@ -48,13 +48,13 @@ class Plane:
     down: tuple[float, float] = (1.0, 0.0)
     digits: int = DIGITS
 
-    def box(self, left: float, top: float, right: float, bottom: float, picture: int = 0) -> Box | None:
+    def box(self, left: float, top: float, right: float, bottom: float) -> Box | None:
         """Convert a rectangle in pixels to a box in fractions of the picture; None if it lies in the padding."""
         (scale_x, offset_x), (scale_y, offset_y) = self.across, self.down
         x, x2 = sorted((scale_x * left + offset_x, scale_x * right + offset_x))
         y, y2 = sorted((scale_y * top + offset_y, scale_y * bottom + offset_y))
         x, x2, y, y2 = (round(min(max(edge, 0.0), 1.0), self.digits) for edge in (x, x2, y, y2))
-        return Box(x, y, x2, y2, picture) if x2 - x > 1e-9 and y2 - y > 1e-9 else None
+        return Box(x, y, x2, y2) if x2 - x > 1e-9 and y2 - y > 1e-9 else None
 
 
 def planes(process: Callable[[Tensor], Tensor], size: tuple[int, int]) -> list[Plane]:
@@ -158,10 +158,9 @@ class Patching:
         """Positions row by row, with the boxes of the cells."""
         rows, columns = self.cells(plane)
         tokens = [*patches(rows.count, columns.count, self.extra)]
-        for i in range(rows.count * columns.count):
+        for i, token in enumerate(tokens[len(self.extra) :]):
             (top, bottom), (left, right) = rows.edges(i // columns.count), columns.edges(i % columns.count)
-            number = len(self.extra) + i
-            tokens[number] = replace(tokens[number], box=plane.box(left, top, right, bottom))
+            tokens[len(self.extra) + i] = replace(token, box=plane.box(left, top, right, bottom))
         return tuple(tokens)
 
     def stages(self) -> Iterator[Self]:

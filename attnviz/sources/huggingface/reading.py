@@ -178,11 +178,7 @@ def chats(tokenizer: Any, texts: list[str], system: str, name: str) -> tuple[Sen
     """Cut chats with one user's turn into tokens, up to the beginning of the answer, padded at the end to one length.
 
     The ids are those of `apply_chat_template` with its generation prompt. Tokens that the template adds to the turns
-    are special. Each token has the role of its turn.
-
-    Args:
-        system: the system's turn; "" for none.
-        name: name of the model, for errors.
+    are special. Each token has the role of its turn. The chat begins with the turn `system`, unless it is "".
     """
     if not tokenizer.chat_template:
         raise InputError(f"{name} has no chat template; give it the text without one.")
@@ -204,11 +200,7 @@ def turns_of(text: str, system: str, pictures: int = 0) -> list[dict[str, Any]]:
 def render_chat(model: Any, name: str, turns: list[dict[str, Any]], **options: bool) -> str:
     """Render turns with the chat template of a tokenizer or a processor, in the sandbox of transformers.
 
-    Args:
-        name: name of the model, for errors.
-
-    Raises:
-        InputError: if the template takes no such turns.
+    Raises InputError with the `name` of the model if the template takes no such turns.
     """
     from transformers.utils.chat_template_utils import render_jinja_template
 

@@ -75,19 +75,20 @@ def run_model(
 def graph(loaded: Loaded, record: Record, tap: Tap, vectors: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Tensor]:
     """Run a model on vectors in place of tokens, and record autograd's graph; see `sources.base.Source.graph`."""
     model, model_inputs = loaded.model, inputs(record.sentences, loaded)
-    ids, names = [model_inputs.pop("input_ids")], ("inputs_embeds", "decoder_inputs_embeds")
-    embeddings = [model.get_input_embeddings()]
+    ids, names, readers = [model_inputs.pop("input_ids")], ["inputs_embeds"], [model]
     if record.targets:
         ids.append(inputs(record.targets, loaded)["input_ids"])
-        embeddings = [model.get_encoder().get_input_embeddings(), model.get_decoder().get_input_embeddings()]
-    if not set(names[: len(ids)]) <= signature(model.forward).parameters.keys():
+        names.append("decoder_inputs_embeds")
+        readers = [model.get_encoder(), model.get_decoder()]
+    embeddings = [reader.get_input_embeddings() for reader in readers]
+    if not set(names) <= signature(model.forward).parameters.keys():
         raise InputError(f"{loaded.name} reads tokens, and no vectors in their place, so there are no gradients.")
     run = model_run(loaded, record.edits, tuple(sentence.length for sentence in record.sentences), tap=tap)
     with loaded.turns.turn(), torch.inference_mode(False), torch.enable_grad():
         if not vectors:
             pairs = zip(embeddings, ids, strict=True)
             vectors = tuple(embedding(rows).detach().requires_grad_() for embedding, rows in pairs)
-        arguments = model_inputs | dict(zip(names, vectors, strict=False))
+        arguments = model_inputs | dict(zip(names, vectors, strict=True))
         return vectors, tapped.call(model, run, **arguments, **settings(model)).logits.float()
 
 
@@ -115,28 +116,28 @@ def written(
         (B, n) ids from the start token on, without the end token; for each text the number of ids, including the start
         token; and for each text the number of tokens after which it was cut, 0 if the model ended it.
     """
-    model, settings = loaded.model, deepcopy(loaded.model.generation_config)
+    model, config = loaded.model, deepcopy(loaded.model.generation_config)
 
     def add_tap(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """Add a new tap to the arguments of a call."""
         return arguments, named | {"attnviz": model_run(loaded, edits, lengths, keep=False)}
 
-    settings.update(do_sample=False, num_beams=1, guidance_scale=None, max_length=None, return_dict_in_generate=True)
+    config.update(do_sample=False, num_beams=1, guidance_scale=None, max_length=None, return_dict_in_generate=True)
     if not loaded.trial.is_captured:
-        edited = hooks.before([model, model.get_encoder()], add_tap)
+        edited_attention = hooks.before([model, model.get_encoder()], add_tap)
     else:
-        edited = nullcontext() if edits == Edits() else capture(model, edits, sites=loaded.trial.calls)
-    with loaded.turns.turn(), torch.inference_mode(), files.quiet(), edited:
+        edited_attention = nullcontext() if edits == Edits() else capture(model, edits, sites=loaded.trial.calls)
+    with loaded.turns.turn(), torch.inference_mode(), files.quiet(), edited_attention:
         if loaded.hears:
-            settings.max_new_tokens = min(LONGEST_ANSWER, loaded.config.max_target_positions - PROMPT)
+            config.max_new_tokens = min(LONGEST_ANSWER, loaded.config.max_target_positions - PROMPT)
         else:
-            settings.max_new_tokens = min(LONGEST_ANSWER, loaded.longest or LONGEST_ANSWER) - 1
-            settings.update(use_cache=False, decoder_start_token_id=begins_with(model))
+            config.max_new_tokens = min(LONGEST_ANSWER, loaded.longest or LONGEST_ANSWER) - 1
+            config.update(use_cache=False, decoder_start_token_id=begins_with(model))
             memory = model.get_encoder()(**model_inputs)
             ids, padding = model_inputs["input_ids"], model_inputs["attention_mask"]
             model_inputs = {"encoder_outputs": memory, "input_ids": ids, "attention_mask": padding}
-        ids = model.generate(**model_inputs, generation_config=settings)["sequences"].cpu()
-    is_end = torch.isin(ids, torch.tensor(_as_ids(settings.eos_token_id), dtype=torch.long))
+        ids = model.generate(**model_inputs, generation_config=config)["sequences"].cpu()
+    is_end = torch.isin(ids, torch.tensor(_as_ids(config.eos_token_id), dtype=torch.long))
     is_end[:, 0] = False  # the start token
     counts, cut = [], []
     for row in is_end:
@@ -153,14 +154,13 @@ def _as_ids(setting: int | list[int] | None) -> list[int]:
 
 def begins_with(model: Any) -> int:
     """Id of the token that a decoder's input begins with, as in `generate`; T5 begins with the padding token."""
-    names = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
-    settings = getattr(model, "generation_config", None), model.config
-    stated = (getattr(config, name, None) for name in names for config in settings)
-    start = next((id for id in stated if id is not None), None)
-    if start is None:
-        what = "does not say with which token its decoder begins"
-        raise InputError(f"{type(model).__name__} {what}; set decoder_start_token_id in its config.json.")
-    return start
+    for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
+        for config in (getattr(model, "generation_config", None), model.config):
+            start = getattr(config, name, None)
+            if start is not None:
+                return start
+    what = "does not say with which token its decoder begins"
+    raise InputError(f"{type(model).__name__} {what}; set decoder_start_token_id in its config.json.")
 
 
 def rules(loaded: Loaded, prompt: int, longest: int) -> Callable[[Tensor, Tensor], Tensor]:
@@ -178,10 +178,10 @@ def rules(loaded: Loaded, prompt: int, longest: int) -> Callable[[Tensor, Tensor
     model = loaded.model
     if getattr(model, "generation_config", None) is None:
         return LogitsProcessorList()
-    settings = deepcopy(model.generation_config)
-    settings.do_sample, settings.guidance_scale, settings.max_length = False, None, longest
-    model._prepare_special_tokens(settings, device="cpu")
-    return model._get_logits_processor(settings, prompt, None, device="cpu")
+    config = deepcopy(model.generation_config)
+    config.do_sample, config.guidance_scale, config.max_length = False, None, longest
+    model._prepare_special_tokens(config, device="cpu")
+    return model._get_logits_processor(config, prompt, None, device="cpu")
 
 
 def layers_of(loaded: Loaded, model_inputs: dict[str, Any]) -> dict[nn.Module, list[Site]]:
@@ -241,7 +241,9 @@ def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:
     model = loaded.model
     has_cache = model.config.model_type not in IN_MODULES and model._supports_default_dynamic_cache()
     shifts_positions = bool(sentence.pictures) and any(hasattr(part, DELTAS) for part in model.modules())
-    if not has_cache or shifts_positions or loaded.trial.is_captured or edits.bias or not edits.own_mask or edits.taken:
+    if not has_cache or shifts_positions or loaded.trial.is_captured:
+        return None
+    if edits.bias or edits.taken or not edits.own_mask:
         return None
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))
     keeps_all_keys = all(type(layer) is DynamicLayer for layer in cache.layers)
@@ -255,12 +257,11 @@ class CachedContinuation(Continuation):
         from transformers.cache_utils import DynamicLayer
 
         super().__init__(source, sentence, edits, room)
-        self.loaded, self.cache, self.done = loaded, cache, 0
+        self.loaded, self.cache, self.done = loaded, cache, 0  # `done` counts the tokens in the cache
         self.is_hybrid = any(not isinstance(layer, DynamicLayer) for layer in cache.layers)
 
     def plain_logits(self) -> Tensor:
-        loaded = self.loaded
-        ids = torch.tensor([[token.id for token in self.sentence.tokens]], device=loaded.device)
+        loaded, ids = self.loaded, token_ids([self.sentence]).to(self.loaded.device)
         pictures = mixing.inputs(loaded, (self.sentence,)) if self.sentence.pictures and not self.done else {}
         model_inputs = {"input_ids": ids[:, self.done :], "attention_mask": torch.ones_like(ids), **pictures}
         if self.is_hybrid:  # the model counts earlier tokens by the keys of the first layer, which may keep none

@@ -98,8 +98,10 @@ class SenseModel(Pretrained):
 def _texts(
     loaded: Loaded, step: Step, sentences: tuple[Sentence, ...], captured: Capture, maps: list[CellMap]
 ) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
-    """Sentences whose tokens are the queries, and the keys, of a call: the input sentences, patches of another size, or
-    learned queries, which have no position."""
+    """Sentences of the queries and of the keys of a call.
+
+    Their tokens are those of the input sentences, patches of another size, or learned queries, which have no position.
+    """
     planes = [senses.plane_of(loaded.processor, sentence.pictures[0]) for sentence in sentences]
     windows, call = captured.windows.get(step.site), [call.site for call in captured.calls].index(step.site)
     extra = senses.extra_positions(loaded)
@@ -109,29 +111,32 @@ def _texts(
         if count == len(sentences[0].tokens):
             return sentences
         if windows is not None:
-            rows = [loaded.patching.in_windows(windows, plane) for plane in planes]
+            patches = [loaded.patching.in_windows(windows, plane) for plane in planes]
         else:
-            stages = [*filter(None, [patching(maps, count, call, extra)]), *loaded.patching.stages()]
-            rows = []
-            for plane in planes:  # by the convolutions before the call, by a later stage, or by squares
-                cut = next((stage for stage in stages if stage.count(plane) == count), None)
-                cut = cut or square_patching(count, plane, loaded.patching.extra)
-                rows.append(cut and cut.tokens(plane))
-        if step.site.kind != "encoder" or None in rows:
+            # divisions by the convolutions before the call, by a later stage, or by squares
+            divisions = [*filter(None, [patching(maps, count, call, extra)]), *loaded.patching.stages()]
+            patches = []
+            for plane in planes:
+                fitting = next((division for division in divisions if division.count(plane) == count), None)
+                fitting = fitting or square_patching(count, plane, loaded.patching.extra)
+                patches.append(fitting and fitting.tokens(plane))
+        if step.site.kind != "encoder" or None in patches:
             queries = tuple(Token(f"query {i}", i, 0, 0) for i in range(count))
             return (Sentence(f"{count} queries", queries, count),) * len(sentences)
-        return tuple(picture_text(row, sentence.pictures) for row, sentence in zip(rows, sentences, strict=True))
+        pairs = zip(patches, sentences, strict=True)
+        return tuple(picture_text(tokens, sentence.pictures) for tokens, sentence in pairs)
 
     return texts_of(step.shape[2]), texts_of(step.shape[3] - step.has_sink)
 
 
 def _sound_positions(loaded: Loaded, sound: Sound, plane: Plane) -> Sentence:
     """Positions of a sound, named by their central time and frequency; positions after its end have no box."""
-    (rows, columns), tokens = loaded.patching.cells(plane), [*loaded.patching.tokens(plane)]
-    (scale, offset), first = plane.across, len(loaded.patching.extra)
+    rows, columns = loaded.patching.cells(plane)
+    tokens, first = [*loaded.patching.tokens(plane)], len(loaded.patching.extra)
+    scale, offset = plane.across
     for i, token in enumerate(tokens[first:]):
         row, column = divmod(i, columns.count)
-        name = f"{(scale * columns.middle(column) + offset) * sound.seconds:.2f} s"
-        name += f" · {senses.pitch(loaded, rows.middle(row)):,.0f} Hz" if rows.count > 1 else ""
-        tokens[first + i] = replace(token, text=name, special=token.box is None)
+        seconds = (scale * columns.middle(column) + offset) * sound.seconds
+        hertz = f" · {senses.pitch(loaded, rows.middle(row)):,.0f} Hz" if rows.count > 1 else ""
+        tokens[first + i] = replace(token, text=f"{seconds:.2f} s{hertz}", special=token.box is None)
     return Sentence(f"a sound of {sound.seconds:.2f} s", tuple(tokens), len(tokens), (sound,))

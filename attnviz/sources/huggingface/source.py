@@ -87,17 +87,23 @@ class Pretrained(Source):
 
     def predicted(
         self,
-        returned: Any,
-        output: Tensor,
+        output: Any,
+        states: Tensor,
         sentences: tuple[Sentence, ...],
         targets: tuple[Sentence, ...],
         cut: tuple[int, ...],
     ) -> dict[str, Any]:
-        """Fields of a record for the task of the model: the prediction, the labels or the vectors."""
+        """Fields of a record for the task of the model: the prediction, the labels or the vectors.
+
+        Args:
+            output: output of the model, with its logits.
+            states: last hidden states, (B, n, d_model).
+            cut: number of tokens after which each text that the model wrote was cut, 0 if it ended by itself.
+        """
         facts = self.facts
         if facts.task == "vectors" and not facts.pooling.left_out:
-            return {"vectors": facts.pooling(output, sentences), "pooling": str(facts.pooling)}
-        logits = getattr(returned, "logits", None)
+            return {"vectors": facts.pooling(states, sentences), "pooling": str(facts.pooling)}
+        logits = getattr(output, "logits", None)
         if facts.task in ("states", "vectors") or not isinstance(logits, Tensor):
             return {}
         logits = logits.float().cpu()
@@ -261,11 +267,11 @@ class HuggingFace(Pretrained):
             targets = tuple(replace(sentence, tokens=(start, *sentence.tokens[:-1])) for sentence in sentences)
         output, steps = running.run_model(loaded, edits, model_inputs, lengths)
         states = running.hidden(output).float().cpu()
-        fields = self.predicted(output, states, sentences, targets, cut)
-        fields |= {"unseen": self.unseen, "findings": self.findings}
+        fields, findings = self.predicted(output, states, sentences, targets, cut), self.findings
         if any(sentence.pictures and not sentence.has_places for sentence in sentences):
-            fields["findings"] += (f"The tokens of the picture have no places: {self.name} makes them in its own way",)
-        return Record(sentences, self.name, self.provenance, edits, steps, states, targets, **fields)
+            findings += (f"The tokens of the picture have no places: {self.name} makes them in its own way",)
+        limits = {"unseen": self.unseen, "findings": findings}
+        return Record(sentences, self.name, self.provenance, edits, steps, states, targets, **limits, **fields)
 
     def _check_room(self, sentences: tuple[Sentence, ...]) -> None:
         """Raise InputError if a batch needs padding that the model lacks, or more memory than is free."""

@@ -219,7 +219,8 @@ def _capture_trial(loaded: Loaded) -> Trial:
     model_inputs, _ = inputs(loaded, TEXTS)
     with torch.inference_mode(), capture(model) as captured:
         output = model(**model_inputs, **running.settings(model))
-    width, steps = _width(loaded, running.hidden(output), model_inputs), ()
+    width = _width(loaded, running.hidden(output), model_inputs)
+    steps = ()
     with suppress(AttnvizError):  # no attention call was captured
         steps = captured.steps
     partly_shown, unseen = _not_shown(model, output, {step.site: step.site.layer for step in steps})
@@ -262,13 +263,14 @@ def _not_shown(
         shown.
     """
     if hasattr(output, "decoder_hidden_states"):
-        states = {kind: getattr(output, f"{kind}_hidden_states", None) for kind in ("encoder", "decoder")}
-        states["cross"], attention = states["decoder"], None
+        encoder_states, decoder_states = getattr(output, "encoder_hidden_states", None), output.decoder_hidden_states
+        states, attention = {"encoder": encoder_states, "decoder": decoder_states, "cross": decoder_states}, None
     else:
-        states = {next(iter(layer_numbers), Site("encoder", 0)).kind: getattr(output, "hidden_states", None)}
+        kind = next(iter(layer_numbers), Site("encoder", 0)).kind
+        states = {kind: getattr(output, "hidden_states", None)}
     partly, sentences = {}, []
     for kind, hidden_states in states.items():
-        layers = max(0, len(hidden_states or ()) - 1)
+        layers = max(0, len(hidden_states or ()) - 1)  # the first states are those before the first layer
         numbers = {site: number for site, number in layer_numbers.items() if site.kind == kind}
         shown = sorted({*numbers.values()})
         if len(numbers) > layers > 0:
