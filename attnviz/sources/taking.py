@@ -23,14 +23,11 @@ def donors(
 
     Args:
         run: function from a text, and the sites whose input is needed, to its record.
-
-    Raises:
-        InputError: if there is no such site, head or position, or if the texts differ in length and no position is
-            given, with the numbers.
     """
     records, tensors, taken = {}, {}, []
     for text in dict.fromkeys(take.text for take in takes):
-        records[text] = run(text, frozenset(take.site for take in takes if take.part == "stream" and take.text == text))
+        inputs_needed = frozenset(take.site for take in takes if take.part == "stream" and take.text == text)
+        records[text] = run(text, inputs_needed)
     for take in takes:
         record = records[take.text]
         step = record.step(take.site)

@@ -65,7 +65,7 @@ class File:
         with path.open("rb") as content:
             digest = sha_fileobj(content).hex() if len(self.digest) == 64 else git_hash(content.read())
         if digest != self.digest:
-            for file in {path.resolve(), path}:
+            for file in {path.resolve(), path}:  # in the cache, the path is a link to the file
                 file.unlink(missing_ok=True)
             what = f"The file {self.name} of {faults.name(model)} was damaged on its way: its checksum is not the hub's"
             raise AttnvizError(f"{what}. It has been deleted; try again.")

@@ -97,7 +97,7 @@ def find(name: str) -> ModelLocation:
     Only a search on a hub uses the network: two requests, each with a timeout of 5 seconds. `fetch` downloads files.
     Raises InputError for names that are not valid, not allowed here, or unknown.
     """
-    if not all(map(find_spec, ("transformers", "huggingface_hub"))):
+    if find_spec("transformers") is None:
         what = "Models of Hugging Face and 'shapes' need transformers, which is not installed here"
         raise AttnvizError(f"{what}: pip install 'attnviz[huggingface]'.")
     from huggingface_hub import try_to_load_from_cache
@@ -226,7 +226,8 @@ def no_model(model: str, names: Iterable[str], folder: Path | None = None) -> In
 
 def _folder(name: str) -> ModelLocation | None:
     """Location of a folder, if the name is a path or a folder here has this name and a model in it; else None."""
-    looks_like_path, path = bool(re.match(r"[./~]|[A-Za-z]:|.*\\", name)), Path(os.path.expanduser(name))
+    path = Path(os.path.expanduser(name))
+    looks_like_path = bool(re.match(r"[./~]|[A-Za-z]:|.*\\", name))  # ".", "/", "~", a drive, or a backslash
     if os.path.isfile(path / files.CONFIG):
         return ModelLocation(name, "folder", path.absolute())
     if os.path.isdir(path) and os.access(path, os.R_OK):
@@ -246,7 +247,7 @@ def _folder(name: str) -> ModelLocation | None:
 
 
 def _split_name(name: str) -> tuple[str, str | None]:
-    """Split a name into the id and the revision; raise InputError if it is not valid."""
+    """Split a name such as "gpt2@main" into id and revision (None if it has none); raise InputError if not valid."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
@@ -259,15 +260,12 @@ def _split_name(name: str) -> tuple[str, str | None]:
     if not is_valid:
         like = "names look like 'gpt2' or 'google-bert/bert-base-uncased'"
         raise InputError(f"{faults.name(name)} is no name of a model; {like}.")
-    return MINILM if model == MINILM.partition("/")[2] else model, revision or None
+    model = MINILM if model == MINILM.partition("/")[2] else model
+    return model, revision or None
 
 
 def _hub_model(name: str) -> ModelLocation:
-    """Location of a model on a hub, with the files that have to be fetched.
-
-    Raises:
-        InputError: if a download is larger than the limit or the free space of the disk, with both numbers.
-    """
+    """Location of a model on a hub, with the files that have to be fetched; raise InputError if they are too large."""
     from huggingface_hub import HfApi, get_hf_file_metadata, get_token, hf_hub_url
 
     model, revision = _split_name(name)

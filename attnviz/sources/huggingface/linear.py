@@ -186,8 +186,8 @@ def _tap_lightning(stack: ExitStack, module: nn.Module, tap: Tap, site_of: Calla
     def replace_output(_: nn.Module, arguments: tuple) -> tuple[Tensor] | None:
         heads, names = module.num_attention_heads, unwrap(type(module).forward).__globals__
         vectors = names["apply_mask_to_padding_states"](inputs.pop("vectors"), inputs.pop("mask"))
-        query, key, value = vectors.unflatten(-1, (heads, -1)).transpose(1, 2).chunk(3, -1)
-        decay = -module.slope_rate[None, :, :, 0].expand(query.shape[:3])
+        query, key, value = vectors.unflatten(-1, (heads, -1)).transpose(1, 2).chunk(3, -1)  # (B, H, n, d)
+        decay = -module.slope_rate[None, :, :, 0].expand(query.shape[:3])  # one rate per head
         linear = LinearMap("lightning attention", "", decay, torch.ones_like(decay))
         output = arguments[0].unflatten(-1, (heads, -1)).transpose(1, 2)
         mixed = tap.mix(output, query, key, value, linear, site=site_of(module))

@@ -49,15 +49,12 @@ def loaded_model(name: str, report: Report = lambda progress: None) -> Loaded:
 
 
 def make_room(needs: int, device: torch.device, what: str, how: str, own_bytes: int = 0) -> None:
-    """Evict other models until a device has enough memory.
+    """Evict other models until a device has enough memory; raise InputError with both numbers if it never has.
 
     Args:
         needs: bytes that are needed.
         what, how: beginning of the error, such as "5 tokens need", and advice to the user.
         own_bytes: size of the model that the memory is for, if it is in the cache.
-
-    Raises:
-        InputError: with both numbers, if there is too little memory even without all other models.
     """
     while needs > (free := free_bytes(device)):
         if _models.bytes - own_bytes < needs - free or not _models.let_go(needs - free):
@@ -69,6 +66,7 @@ def load(name: str, report: Report = lambda progress: None) -> Loaded:
     location = hub.find(name)
 
     def report_stage(what: str) -> None:
+        """Report the beginning of a stage; raise Canceled if `report` returns False."""
         if report(DownloadProgress(what, location.size, location.size)) is False:
             raise Canceled(f"The load of {faults.name(location.name)} was canceled.")
 

@@ -65,9 +65,9 @@ def run_model(
                 output = model(**model_inputs, **settings(model))
             return output, captured.steps_of(dict.fromkeys(KINDS, lengths))
         run = model_run(loaded, edits, lengths)
-        takes_rule = loaded.trial.takes_rules and max(lengths) > LONG
-        entering_layers = entering(loaded, run, model_inputs) if enters(edits) else nullcontext()
-        with tapped.rules() if takes_rule else nullcontext(), entering_layers:
+        mask_by_rule = tapped.rules() if loaded.trial.takes_rules and max(lengths) > LONG else nullcontext()
+        edited_inputs = entering(loaded, run, model_inputs) if enters(edits) else nullcontext()
+        with mask_by_rule, edited_inputs:
             output = tapped.call(model, run, **model_inputs, **settings(model))
     return output, tuple(run.tap.steps)
 
@@ -187,7 +187,8 @@ def rules(loaded: Loaded, prompt: int, longest: int) -> Callable[[Tensor, Tensor
 def layers_of(loaded: Loaded, model_inputs: dict[str, Any]) -> dict[nn.Module, list[Site]]:
     """Map the module of each layer to the sites of its calls, in order; ALBERT calls one module for all layers.
 
-    A layer is the innermost member of a `ModuleList` that contains the attention; a run finds it once per model.
+    A layer is the innermost member of a `ModuleList` that contains the attention. The result of the first call, which
+    runs the model, is kept.
     """
     model = loaded.model
     if model not in _layers:

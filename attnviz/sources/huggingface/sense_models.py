@@ -31,11 +31,7 @@ class SenseModel(Pretrained):
         return f"{site} · {self.facts.trial.calls.get(site, '')}".rstrip(" ·")
 
     def tokenize(self, texts: list[str], pictures: Pictures = ()) -> tuple[Sentence, ...]:
-        """Cut pictures into patches, or sounds into stretches of time.
-
-        Raises:
-            InputError: if a text has no picture or sound, if a sound is too long, or if they differ in size.
-        """
+        """Cut pictures into patches, or sounds into stretches of time; raise InputError if it cannot take them."""
         hears, loaded = self.facts.hears, self.loaded
         if not pictures or any(len(row) != 1 or isinstance(row[0], Sound) != hears for row in pictures):
             takes = "hears one sound, and reads no text" if hears else "reads one picture, and no text"

@@ -27,8 +27,8 @@ EXAMPLE = Picture(torch.arange(64, dtype=torch.uint8)[:, None, None].expand(64, 
 SECONDS = 0.5
 """Length of the tone for the first run of a model."""
 BRIGHT, NOISE = 1.0, 1e-3
-"""Number added to the pixels of a patch, which are mostly within -3 and 3; share of the largest change up to which a
-change counts as none."""
+"""Number added to the pixels of a patch, which are mostly within -3 and 3; largest change of a query that counts as
+none, as a share of the largest change of all queries."""
 SPECIAL = (("cls_token", "[CLS]"), ("class_embedding", "[CLS]"), ("distillation_token", "[DISTILL]"))
 """Parameters of the positions before the patches, with the names of the positions, in their order."""
 REGISTERS = "register_tokens"
@@ -48,18 +48,17 @@ def example(loaded: Loaded) -> Picture:
 
 def inputs(loaded: Loaded, pictures: tuple[Picture, ...]) -> dict[str, Tensor]:
     """Inputs of a model for pictures or sounds, made by its own processor at the sampling rate of the processor."""
-    weights, options = next(loaded.model.parameters()), {}
     if loaded.hears:
-        options["sampling_rate"] = rate = loaded.processor.sampling_rate
+        rate, name = loaded.processor.sampling_rate, loaded.model.main_input_name
         arrays = [resample(sound.samples, sound.rate, rate).numpy() for sound in pictures]
+        tensors = {name: loaded.processor(arrays, return_tensors="pt", sampling_rate=rate)[name]}
     else:
-        arrays = [picture.pixels.numpy() for picture in pictures]
-    processed = loaded.processor(arrays, return_tensors="pt", **options)
-    return {
-        name: value.to(weights.device, weights.dtype if value.is_floating_point() else None)
-        for name, value in processed.items()
-        if isinstance(value, Tensor) and (not loaded.hears or name == loaded.model.main_input_name)
-    }
+        processed = loaded.processor([picture.pixels.numpy() for picture in pictures], return_tensors="pt")
+        tensors = {name: value for name, value in processed.items() if isinstance(value, Tensor)}
+    weights = next(loaded.model.parameters())
+    for name, tensor in tensors.items():
+        tensors[name] = tensor.to(weights.device, weights.dtype if tensor.is_floating_point() else None)
+    return tensors
 
 
 def resample(samples: Tensor, rate: int, wanted: int) -> Tensor:

@@ -35,9 +35,6 @@ class Pretrained(Source):
     Attributes:
         facts: facts that need no weights.
         borrowed: model that a user loaded; None for a name or a folder.
-
-    Raises:
-        AttnvizError: if the model cannot be loaded, with the reason.
     """
 
     model: str
@@ -133,8 +130,8 @@ class HuggingFace(Pretrained):
     """A model that reads text, alone or with pictures.
 
     Attributes:
-        chat: whether a text is the turn of a user in a chat, in the model's own chat template.
-        system: turn of the system in the template; "" for none.
+        chat: whether each text is written into the chat template of the model, as a user's turn.
+        system: the system's turn, before the user's; "" for none.
     """
 
     chat: bool = False

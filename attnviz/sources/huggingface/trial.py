@@ -78,8 +78,8 @@ def inputs(loaded: Loaded, texts: list[str]) -> Batch:
     sentences = tuple(map(fit, reading.sentences(loaded.tokenizer, texts)))
     model_inputs = running.inputs(sentences, loaded)
     if loaded.task == "write":
-        start = torch.full_like(model_inputs["input_ids"][:, :1], running.begins_with(loaded.model) % loaded.vocabulary)
-        model_inputs["decoder_input_ids"] = torch.cat([start, model_inputs["input_ids"][:, 2:]], 1)
+        ids, start = model_inputs["input_ids"], running.begins_with(loaded.model) % loaded.vocabulary
+        model_inputs["decoder_input_ids"] = torch.cat([torch.full_like(ids[:, :1], start), ids[:, 2:]], 1)
     return model_inputs, tuple(sentence.length for sentence in sentences)
 
 
@@ -89,19 +89,20 @@ def _tap_trial(loaded: Loaded) -> Trial:
     The second run is necessary because some implementations omit the mask if there is no padding. Raises AttnvizError
     if a part of the model's attention does not go through the tap.
     """
-    model, name = loaded.model, type(loaded.model).__name__
+    model = loaded.model
     cannot_pad = loaded.task == "labels" and model.config.get_text_config().pad_token_id is None
     single = inputs(loaded, TEXTS[1:])
     batch = single if cannot_pad else inputs(loaded, TEXTS)
     output, run = _run_tapped(model, *batch)
     steps, hidden = run.tap.steps, running.hidden(output)
     if not (steps and _are_whole(steps, batch[0])):
-        raise AttnvizError(f"{name} does not give the tap one map of all queries and keys.")
-    kind = None
-    if {step.site.kind for step in steps} == {"encoder"} and _is_causal(steps):
-        kind = "decoder"
+        raise AttnvizError(f"{type(model).__name__} does not give the tap one map of all queries and keys.")
+    causal_encoder = {step.site.kind for step in steps} == {"encoder"} and _is_causal(steps)
+    kind = "decoder" if causal_encoder else None
     sites = [replace(step.site, kind=kind or step.site.kind) for step in steps]
-    by_rule = _output_by_rule(model, single, hidden[-1]) if {site.kind for site in sites} == {"decoder"} else None
+    by_rule = None  # output of the text alone, with the mask as a rule, if that works
+    if {site.kind for site in sites} == {"decoder"}:
+        by_rule = _output_by_rule(model, single, hidden[-1])
     single_output = _run_tapped(model, *single)[0] if by_rule is None else by_rule
     findings = _compare(loaded, [single, batch], [single_output, output])
     names = {module: name for name, module in model.named_modules()}
@@ -110,9 +111,9 @@ def _tap_trial(loaded: Loaded) -> Trial:
         numbers = [int(part) for part in names[module].split(".") if part.isdecimal()]
         layers[site] = numbers[-1] if numbers else -1
     layers, unseen = _not_shown(model, output, layers, run.modules[0])
-    heads = {
-        Site(site.kind, layers.get(site, site.layer)): step.num_heads for site, step in zip(sites, steps, strict=True)
-    }
+    heads = {}
+    for site, step in zip(sites, steps, strict=True):
+        heads[Site(site.kind, layers.get(site, site.layer))] = step.num_heads
     width, takes_rules = _width(loaded, hidden, batch[0]), by_rule is not None
     return Trial(heads, width, unseen, layers, kind, takes_rules=takes_rules, findings=findings)
 
