@@ -183,7 +183,7 @@ def free_bytes(device: torch.device) -> int:
     free = psutil.virtual_memory().available
     with suppress(OSError, ValueError):  # no control group of Linux, or "max": no limit
         limit, used = (int((GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
-        words = (GROUP / "memory.stat").read_text().split()
-        inactive = int(words[words.index("inactive_file") + 1])  # cache of files, which is freed when needed
+        statistics = (GROUP / "memory.stat").read_text().split()  # a name and a number in each line
+        inactive = int(statistics[statistics.index("inactive_file") + 1])  # cache of files, freed when needed
         return min(free, limit - used + inactive)
     return free

@@ -62,13 +62,14 @@ def value_of(file: str, name: str) -> Any:
     with errors_said():
         spec.loader.exec_module(module)
     if not hasattr(module, name):
-        names = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-        raise InputError(f"{path.name} has no {quoted(name)}. It has: {', '.join(names) or 'nothing'}.")
+        own_names = [key for key, item in vars(module).items() if getattr(item, "__module__", None) == module.__name__]
+        raise InputError(f"{path.name} has no {quoted(name)}. It has: {', '.join(own_names) or 'nothing'}.")
     value = getattr(module, name)
     if inspect.isfunction(value) and required_arguments(value) == 1:
         return Recorded.of(value)
-    with errors_said():
-        value = value() if inspect.isfunction(value) or inspect.isclass(value) else value
+    if inspect.isfunction(value) or inspect.isclass(value):
+        with errors_said():
+            value = value()
     return Saved(value.source, value) if isinstance(value, Record) else value
 
 
@@ -76,7 +77,8 @@ def required_arguments(function: Callable[..., Any]) -> int:
     """Number of positional arguments of a function without a default."""
     positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = inspect.signature(function).parameters.values()
-    return sum(part.kind in positional and part.default is part.empty for part in parameters)
+    required = [each for each in parameters if each.kind in positional and each.default is each.empty]
+    return len(required)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,13 +128,14 @@ def errors_said() -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         if isinstance(error, SyntaxError):
-            lines, what = [(error.filename, error.lineno)], error.msg
+            lines, message = [(error.filename, error.lineno)], error.msg
         else:
             frames = traceback.extract_tb(error.__traceback__)
             lines = [(frame.filename, frame.lineno) for frame in frames if not frame.filename.startswith(_LIBRARIES)]
-            what = " ".join(str(error).split())
-        location = f"Line {lines[-1][1]} of {Path(str(lines[-1][0])).name}" if lines else "Code outside of attnviz"
-        raise InputError(f"{location} raised {type(error).__name__}: {what[:300]}") from error
+            message = " ".join(str(error).split())
+        file, number = lines[-1] if lines else ("", 0)
+        location = f"Line {number} of {Path(str(file)).name}" if lines else "Code outside of attnviz"
+        raise InputError(f"{location} raised {type(error).__name__}: {message[:300]}") from error
 
 
 @contextmanager

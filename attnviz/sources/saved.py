@@ -75,13 +75,13 @@ class Saved(Source):
     def described(self) -> list[tuple[str, str]]:
         dtype = str(self.record.steps[0].query.dtype).removeprefix("torch.")
         versions = [f"{package} {self.case[package]!s:.40}" for package in ("attnviz", "torch") if package in self.case]
-        return [
-            *([] if self.record.source == self.name else [("of the model", self.record.source)]),
+        rows = [] if self.record.source == self.name else [("of the model", self.record.source)]
+        rows += [
             ("texts", f"{len(self.record.sentences):,}"),
             ("attention calls", f"{len(self.record.steps):,}"),
             ("numbers", f"{dtype}, kept as {self.record.precision or 'they were'}"),
-            *([("made by", ", ".join(versions))] if versions else []),
         ]
+        return [*rows, ("made by", ", ".join(versions))] if versions else rows
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Return the tokens of the record's texts; raise InputError for other texts."""

@@ -169,14 +169,18 @@ def _sentence(facts: ModelFacts, text: str, pictures: tuple[Picture, ...], syste
 
 
 def _in_short_text(token: Token, replaced: list[dict[str, Any]]) -> Token:
-    """Convert the position of a token from the full text to the short text, which has one sign for each picture."""
-    surplus = 0
-    for part in replaced:
-        (start, end), (new_start, new_end) = part["span"], part["new_span"]
-        if new_start <= token.start < min(new_end, token.end):
+    """Convert the position of a token from the full text to the short text, which has one sign for each picture.
+
+    Args:
+        replaced: span of each sign in the short text, and "new_span" of its replacement in the full text.
+    """
+    surplus = 0  # characters by which the full text before the token is longer
+    for sign in replaced:
+        (start, end), (full_start, full_end) = sign["span"], sign["new_span"]
+        if full_start <= token.start < min(full_end, token.end):
             return replace(token, start=start, end=start, special=True)
-        if new_end <= token.start:
-            surplus += new_end - new_start - (end - start)
+        if full_end <= token.start:
+            surplus += full_end - full_start - (end - start)
     return replace(token, start=token.start - surplus, end=token.end - surplus)
 
 
@@ -207,8 +211,8 @@ def cells(processor: Any, size: tuple[int, int], count: int) -> tuple[Token, ...
         return None
     if not all(math.isfinite(number) for tile in tiles for number in (*tile.across, *tile.down)):
         return None
-    has_class = getattr(processor, "vision_feature_select_strategy", "") == "full"
-    patching = positions.square_patching(count // len(tiles), tiles[0], ("[CLS]",) if has_class else ())
+    has_class_token = getattr(processor, "vision_feature_select_strategy", "") == "full"
+    patching = positions.square_patching(count // len(tiles), tiles[0], ("[CLS]",) if has_class_token else ())
     if count % len(tiles) or patching is None:
         return None
     tokens = []

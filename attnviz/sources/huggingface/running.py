@@ -215,7 +215,8 @@ def entering(loaded: Loaded, run: ModelRun, model_inputs: dict[str, Any]) -> Abs
         """Pass the vectors that a layer reads through the tap."""
         site = next(sites_left[module])
         if arguments and isinstance(arguments[0], Tensor):
-            return (run.tap.enter(arguments[0], site=site), *arguments[1:]), named
+            vectors, *others = arguments
+            return (run.tap.enter(vectors, site=site), *others), named
         if not isinstance(named.get("hidden_states"), Tensor):
             raise InputError(f"What enters the layers of {loaded.name} is not known; take an output or values.")
         return arguments, named | {"hidden_states": run.tap.enter(named["hidden_states"], site=site)}
