@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from inspect import Parameter, signature
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
@@ -31,6 +31,8 @@ LONGEST_TEXT = 160
 """Maximum number of code points of a text under a title."""
 STYLES = {"cost", *(field.name for field in fields(Style))}
 """Arguments that every figure takes by name."""
+signature_of = cache(signature)
+"""Signature of a function or class, cached: every picture on a page needs that of its maker for its key."""
 
 
 class Chart(alt.TopLevelMixin, alt.TopLevelSpec):
@@ -182,21 +184,19 @@ class Figure(Style):
         """Function or class that made the figure."""
         return type(self) if self.call is None else self.call[0]
 
-    @property
+    @cached_property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments that recreate the figure: positional values, and keyword values that differ from their defaults."""
-        values = {name: getattr(self, name) for name in STYLES}
-        values |= vars(self) if self.call is None else self.call[1]
-        styles = (field for field in fields(Figure) if field.name in STYLES)
-        parameters = signature(self.maker).parameters.values()
-        parameters = [item for item in parameters if item.kind is not item.VAR_KEYWORD and item.name != "call"]
-        defaults = {field.name: field.default for field in styles} | {item.name: item.default for item in parameters}
+        values = {name: getattr(self, name) for name in STYLES} | (vars(self) if self.call is None else self.call[1])
+        defaults = {field.name: field.default for field in fields(Figure) if field.name in STYLES}
+        for name, parameter in signature_of(self.maker).parameters.items():
+            if name != "call" and parameter.kind is not parameter.VAR_KEYWORD:
+                defaults[name] = parameter.default
         positional = tuple(values[name] for name, default in defaults.items() if default is Parameter.empty)
-        keywords = {
-            name: values.get(name, default) for name, default in defaults.items() if default is not Parameter.empty
-        }
+        named = {name: values.get(name, value) for name, value in defaults.items() if value is not Parameter.empty}
+        given = (name for name, value in named.items() if value is not defaults[name])
         # arrays compare element by element
-        return positional, {name: value for name, value in keywords.items() if np.any(value != defaults[name])}
+        return positional, {name: named[name] for name in given if np.any(named[name] != defaults[name])}
 
     @property
     def style(self) -> Style:
@@ -225,7 +225,7 @@ def figure(function: Callable[..., F]) -> Callable[..., F]:
 
     @wraps(function)
     def make(*args: Any, **kwargs: Any) -> F:
-        call = signature(function).bind(*args, **kwargs)
+        call = signature_of(function).bind(*args, **kwargs)
         return replace(function(*args, **kwargs), call=(make, call.arguments))
 
     return make
