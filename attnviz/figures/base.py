@@ -90,7 +90,7 @@ class Figure(Style):
 
     Attributes:
         record: run that is drawn; None for a figure without a run.
-        sentence: number of the sentence in the batch.
+        sentence: index of the sentence in the batch.
         view: tokens that are hidden, and tokens that are merged.
         cost: cost of one forward pass for this figure, from `sources.estimate`; None if unknown.
         call: function that made the figure and its arguments; None if the class itself was called.
@@ -133,11 +133,14 @@ class Figure(Style):
     def heading_text(self) -> str:
         """Title of the picture with the name of the model; on a page, "owner/model" is shortened to "model"."""
         facts = self.facts
-        heading = (self.on_screen and facts.on_page) or facts.heading
-        if heading or not facts.what:
-            return heading
-        source = self.record.source
-        return f"{facts.what} · {in_title((self.on_screen and source.rpartition('/')[2]) or source)}"
+        if self.on_screen and facts.on_page:
+            return facts.on_page
+        if facts.heading or not facts.what:
+            return facts.heading
+        model = self.record.source
+        if self.on_screen:
+            model = model.rpartition("/")[2] or model
+        return f"{facts.what} · {in_title(model)}"
 
     @property
     def above(self) -> dict[str, Any]:
@@ -187,16 +190,17 @@ class Figure(Style):
         """Arguments that recreate the figure: positional values, and keyword values that differ from their defaults."""
         values = {name: getattr(self, name) for name in STYLES}
         values |= vars(self) if self.call is None else self.call[1]
-        styles = (field for field in fields(Figure) if field.name in STYLES)
-        parameters = signature(self.maker).parameters.values()
-        parameters = [item for item in parameters if item.kind is not item.VAR_KEYWORD and item.name != "call"]
-        defaults = {field.name: field.default for field in styles} | {item.name: item.default for item in parameters}
-        positional = tuple(values[name] for name, default in defaults.items() if default is Parameter.empty)
-        keywords = {
-            name: values.get(name, default) for name, default in defaults.items() if default is not Parameter.empty
-        }
-        # arrays compare element by element
-        return positional, {name: value for name, value in keywords.items() if np.any(value != defaults[name])}
+        defaults = {field.name: field.default for field in fields(Figure) if field.name in STYLES}
+        for parameter in signature(self.maker).parameters.values():
+            if parameter.kind is not Parameter.VAR_KEYWORD and parameter.name != "call":
+                defaults[parameter.name] = parameter.default
+        positional, keywords = [], {}
+        for name, default in defaults.items():
+            if default is Parameter.empty:
+                positional.append(values[name])
+            elif np.any(values.get(name, default) != default):  # an array is compared element by element
+                keywords[name] = values[name]
+        return tuple(positional), keywords
 
     @property
     def style(self) -> Style:
@@ -209,15 +213,16 @@ class Figure(Style):
         positional, keywords = self.arguments
         values, sentence = [*positional, *keywords.values()], self.sentence
         runs = [value for value in values if isinstance(value, Record)]
+        sites = [value for value in values if isinstance(value, Site)]
         original = ["original model"] if runs and "changed: " not in self.title else []
-        text = f"{', '.join([*self.title.split(' · '), *original])}."
+        caption = f"{', '.join([*self.title.split(' · '), *original])}."
         if self.facts.explains_rows:
-            site = next((value for value in values if isinstance(value, Site)), None)
-            predicts = site and not analysis.fills_in(runs[0]) and runs[0].predicted(site, sentence=sentence)
-            text += f" {READ_AS.format(PREDICTS if predicts else READS)}"
+            predicts_next = bool(sites) and not analysis.fills_in(runs[0])
+            predicts_next = predicts_next and runs[0].predicted(sites[0], sentence=sentence)
+            caption += f" {READ_AS.format(PREDICTS if predicts_next else READS)}"
         texts = dict.fromkeys(run.sentences[sentence].text for run in runs if sentence < len(run.sentences))
-        quotes = ", ".join(f"“{without_surrogates(quote)}”" for quote in texts)
-        return f"{text} Text: {quotes}." if quotes else text
+        quotes = ", ".join(f"“{without_surrogates(text)}”" for text in texts)
+        return f"{caption} Text: {quotes}." if quotes else caption
 
 
 def figure(function: Callable[..., F]) -> Callable[..., F]:
@@ -287,8 +292,8 @@ def edited(edits: Edits, view: View = View()) -> str:
         parts.append("off")
     for site, head in sorted(edits.heads_off):
         parts.append(f"{site.layer if site.kind == 'encoder' else site}.{head}")
-    parts += [f"take {str(take).removesuffix(f'-{take.text}')}" for take in edits.taken]
-    parts += [f"{what.removesuffix(' rows')} {value}" for what, value in edits.phrases()]
+    parts += [f"take {str(patch).removesuffix(f'-{patch.text}')}" for patch in edits.taken]  # without the source text
+    parts += [f"{name.removesuffix(' rows')} {value}" for name, value in edits.phrases()]
     return " ".join(filter(None, [*parts, view.in_short()]))
 
 
@@ -296,7 +301,7 @@ def subtitles(record: Record | None, style: Style = Style(), sentence: int | Non
     """Return lines with the origin of the weights and, in files, the edits; no lines without a record.
 
     Args:
-        sentence: number of the sentence whose text is shown in a line; None for no line with a text.
+        sentence: index of the sentence whose text is shown in a line; None for no line with a text.
     """
     if record is None:
         return []
