@@ -32,7 +32,7 @@ IN_PLACE = "right: the word predicted in place of a blank"
 LABELS = "right: the label predicted for each token"
 CHANGED = "changed prediction"
 """Lines above a map whose rows predict words or labels."""
-_OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY, _PADDING = range(7)
+_CASES = _OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY, _PADDING = range(7)
 PADDING = "row of padding: no text stands there"
 TITLE = "Attention by distance"
 ROW_BY_ROW = "patches are counted row by row, not measured across the picture"
@@ -62,6 +62,9 @@ def head(
         domain: color domain of weights, one of `charts.signs.DOMAINS`.
         row_sums: whether the sum of each row is at its end, with a warning if the sum is not 1.
         selected: cell to outline, as (query, key).
+
+    Raises:
+        InputError: if the view leaves no query or no key.
     """
     window = {"sentence": sentence, "view": view, "rows": rows or ALL, "columns": columns or ALL}
     part = views.see(record, site, **window)
@@ -110,29 +113,26 @@ def _squares(view: AttentionView, head: int | str, domain: str, selected: tuple[
     ramp, title = scale.ramp(gray=head in view.step.heads_off), view.step.weight_name
     if view.step.linear or (cells.weights < 0).any():
         ramp = scale_of(title, cells.weights, signed=True)
+    ending = "" if ramp.signed else scale.ending
     return Squares(
         states=states,
         kinds=kinds,
         numbers=[Number("weight", cells.weights, ".4f", title), *scores],
         ramp=ramp,
         offsets=offsets,
-        lines=[
-            _reading_note(view, selected),
-            view.window,
-            "" if ramp.signed else scale.ending,
-            *view.rule,
-            *view.notes,
-        ],
+        lines=[_reading_note(view, selected), view.window, ending, *view.rule, *view.notes],
     )
 
 
 def _row_sums(view: AttentionView, head: int | str) -> RowEnd:
-    """Build the texts with the sum of each row; a sum that is not 1 (if keys are hidden: above 1) has a warning."""
+    """Build the column of row sums; a sum that is not 1 has a warning, or, if some keys are hidden, a sum above 1."""
     sums = view.row_sums(head)
     texts = [written(total, ".3f") for total in sums.tolist()]
     if view.step.linear:
         return RowEnd("beside", "row sum", texts)
-    is_right = sums < 1 + 5e-4 if view.partial else np.abs(sums - 1) < 5e-4  # False for NaN
+    is_right = np.abs(sums - 1) < 5e-4  # False for NaN
+    if view.partial:  # the hidden keys have the rest of the sum
+        is_right = sums < 1 + 5e-4
     wrong_rows = np.flatnonzero(~is_right).tolist()
     for row in wrong_rows:
         texts[row] += " not 1"
@@ -196,14 +196,15 @@ def states_of(cells: Cells, view: AttentionView) -> tuple[tuple[CellState, ...],
 def _kinds(reasons: tuple[Reason, ...], yours: frozenset[str], policy: str) -> tuple[CellState, ...]:
     """Build all possible states: each case without a rule and with each blocking rule; `yours` are the user's rules."""
     rules = [None, *signs.blocked_by(reasons, yours)]
-    return tuple(_state(case, rule, policy) for case in range(7) for rule in rules)
+    return tuple(_state(case, rule, policy) for case in _CASES for rule in rules)
 
 
 def _state(case: int, rule: CellState | None, policy: str) -> CellState:
     """Build the state of one case, with the text and the hatching of a blocking rule, if any."""
     if case == _PADDING:
         return CellState(PADDING, "blocked", legend=PADDING)
-    case_text = ("", policy, policy, signs.NOT_A_NUMBER, policy, signs.MINUS_INFINITY)[case]
+    case_texts = {_OPEN: "", _NAN: signs.NOT_A_NUMBER, _MINUS_INFINITY: signs.MINUS_INFINITY}
+    case_text = case_texts.get(case, policy)  # the other cases are of fully masked rows
     text = ", ".join(filter(None, (case_text, rule.text if rule else ""))) or signs.MAY_ATTEND
     if case in (_NAN, _EMPTY_NAN):
         return CellState(text, "blocked", "cross", legend=signs.NOT_A_NUMBER)
@@ -214,7 +215,7 @@ def _state(case: int, rule: CellState | None, policy: str) -> CellState:
 
 
 def arrays_of(view: AttentionView, head: int | str) -> dict[str, np.ndarray]:
-    """Return the arrays to export: all cells or, above `MOST_CELLS`, tiles with largest weight, its position, sum."""
+    """Return the arrays to export for a head: of its cells or, if they exceed `MOST_CELLS`, of tiles of cells."""
     queries, keys = len(view.queries), len(view.keys)
     tile = 1 if queries * keys <= tables.MOST_CELLS else size_of(queries, keys).tile
     cells = view.cells([head], tile)[0]

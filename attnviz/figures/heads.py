@@ -138,9 +138,9 @@ class Thumbnails(Figure):
         """Cells of each head, pooled to the pixels of a thumbnail: the largest weight of each tile."""
         cells_by_head, layout = {}, self.layout
         for site, view in self.views.items():
-            numbers = [number for (site_of_head, number), *_ in layout.thumbnails if site_of_head == site]
+            heads = [head for head, *_ in layout.thumbnails if head[0] == site]
             tile = max(math.ceil(len(view.queries) / layout.height), math.ceil(len(view.keys) / layout.side), 1)
-            cells_by_head |= zip(((site, number) for number in numbers), view.cells(numbers, tile), strict=True)
+            cells_by_head |= zip(heads, view.cells([number for _, number in heads], tile), strict=True)
         return cells_by_head
 
     @cached_property
@@ -163,13 +163,12 @@ class Thumbnails(Figure):
         signed = [head for head, cells in self.cells.items() if steps[head].linear or (cells.weights < 0).any()]
         limit = marks.limit_of(*(self.cells[head].weights for head in signed)) or 1.0
         diverging = {head: Ramp(steps[head].weight_name, limit, signed=True) for head in signed}
-        domains = {}
-        for head in [head for head in self.cells if head not in diverging]:
-            cells, view = self.cells[head], self.views[head[0]]
-            if self.domain == "adapts":
-                domains[head] = adapted(cells, view)
-            else:  # one scale for all
-                domains[head] = next(iter(domains.values()), None) or domain_of(self.domain, view, cells)
+        heads, domains = [head for head in self.cells if head not in diverging], {}
+        if self.domain == "adapts":
+            domains = {head: adapted(self.cells[head], self.views[head[0]]) for head in heads}
+        elif heads:  # one scale for all
+            domain = domain_of(self.domain, self.views[heads[0][0]], self.cells[heads[0]])
+            domains = dict.fromkeys(heads, domain)
         if any(domain.kind == "adapts" for domain in domains.values()):
             for head, domain in domains.items():
                 if domain.kind != "adapts":
@@ -192,7 +191,8 @@ class Thumbnails(Figure):
 
     def draw(self) -> Views:
         """Draw the heads as images, those switched off in gray and struck through."""
-        (title, lines), layout, colors = self._header(), self.layout, self.colors
+        title, lines = self._header()
+        layout, colors = self.layout, self.colors
         tile = max((cells.tile for cells in self.cells.values()), default=1)
         tiles = [f"each square shows the largest of {tile} × {tile} cells"] if tile > 1 else []
         lines = [*filter(None, lines), *tiles]
@@ -202,7 +202,7 @@ class Thumbnails(Figure):
         tips = marks.tips(("name", "head"), ("largest", "largest weight"), ("state", "state"))
         chart = thumbnail_chart("heads", layout.ends, colors, click, tips, above=layout.above)
         legends = dict(zip(("meta", "signed"), self._legends, strict=False))
-        ramps = [ramp_spec(replace(ramp, top=0.0), ramp.colors(colors), where, name) for name, ramp in legends.items()]
+        ramps = [ramp_spec(ramp, ramp.colors(colors), where, name) for name, ramp in legends.items()]
         chart["layer"] = [*ramps, signs_spec(where), *chart["layer"]]
         if title or lines:
             chart["title"] = title_spec() | {"orient": "top" if title else "bottom"}
@@ -279,9 +279,10 @@ class AllHeads(SiteFigure, Thumbnails):
         return {self.site: self.attention_view}
 
     def _header(self) -> tuple[str, list[str]]:
-        if self.on_screen:
-            return "", [*self.attention_view.notes]
+        """Return title and lines; on a page, which has the others elsewhere, only the notes on the view."""
         view = self.attention_view
+        if self.on_screen:
+            return "", [*view.notes]
         return self.heading_text, [*subtitles(self.record, self, self.sentence), *view.rule, *view.notes]
 
     @cached_property
@@ -348,15 +349,15 @@ class ModelHeads(Thumbnails):
 
     @cached_property
     def layout(self) -> Layout:
-        if self.order is not None:
-            are_few, texts = len(self.order) <= FEW, [site.brief(head) for site, head in self.order]
-            above = LINE + 3
-            if self.captions:
-                texts = [f"{name}\n{caption}" for name, caption in zip(texts, self.captions, strict=True)]
-                above += LINE
-            across, side = max(1, min(len(texts), 2 if are_few else ACROSS)), ORDERED if are_few else USUAL_SIDE
-            return in_rows(self.order, texts, across, side, side, above)
-        return _layer_layout(self.record)
+        """Rows of the heads of `order`, with their captions; without `order`, a row of heads for each layer."""
+        if self.order is None:
+            return _layer_layout(self.record)
+        texts, above = [site.brief(head) for site, head in self.order], LINE + 3
+        if self.captions:
+            texts = [f"{name}\n{caption}" for name, caption in zip(texts, self.captions, strict=True)]
+            above += LINE
+        across, side = (2, ORDERED) if len(texts) <= FEW else (ACROSS, USUAL_SIDE)
+        return in_rows(self.order, texts, max(1, min(len(texts), across)), side, side, above)
 
 
 def _layer_layout(record: Record) -> Layout:
