@@ -47,9 +47,9 @@ tiles, which is small because the readout needs the numbers of all three maps.""
 
 def names(groups: Groups, tile: int = 1) -> list[str]:
     """Name rows or columns for tooltips: "cat (3, user)", with position and role, or "cat (3) … mat (5)" for a tile."""
-    positions = [", ".join(filter(None, (str(groups.place(i)), role))) for i, role in enumerate(groups.roles)]
-    pairs = zip(groups.labels, positions, strict=True)
-    token_names = [f"{isolated(visible_text(label))} ({position})" for label, position in pairs]
+    details = [", ".join(filter(None, (str(groups.place(i)), role))) for i, role in enumerate(groups.roles)]
+    pairs = zip(groups.labels, details, strict=True)
+    token_names = [f"{isolated(visible_text(label))} ({detail})" for label, detail in pairs]
     if tile == 1:
         return token_names
     tiles = [token_names[i : i + tile] for i in range(0, len(token_names), tile)]
@@ -229,7 +229,7 @@ def number_cell(axes: tuple[str, str], rows: int, columns: int, wide: int) -> tu
 
     Args:
         axes: meaning of rows and of columns, see `GridSide.axis`.
-        wide: maximum width of the table in pixels; exceeded if cells would be smaller than 8 pixels, or than labels.
+        wide: maximum width of the table in pixels, exceeded only if the cells or their labels would be too small.
     """
     rows, columns, is_row_of_tokens = max(1, rows), max(1, columns), axes[0] in TOKENS
     if is_row_of_tokens and axes[1] in TOKENS:
@@ -259,7 +259,7 @@ def size_within(
 ) -> Size:
     """Compute the size of a grid that fits the width of the style, together with its labels and texts at row ends.
 
-    Cells are made narrower, but those of a map of at most FITS columns not below NARROWEST pixels.
+    Cells become narrower if needed; with at most FITS columns, they keep a width of NARROWEST pixels.
 
     Args:
         side: maximum side of the map in pixels, used if the style sets none.

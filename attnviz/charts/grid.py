@@ -178,9 +178,9 @@ class Grid:
         for end in self.ends:
             table[end.name] = [text if i % self.size.every == 0 else "" for i, text in enumerate(end.texts[::tile])]
             inks = [end.inks.get(i, "text") for i in first_rows]
-            selected = self.selected[0]
-            if end.name == "note" and selected is not None and inks[selected // tile] == "text":
-                inks[selected // tile] = "accent"
+            selected_tile = None if self.selected[0] is None else self.selected[0] // tile
+            if end.name == "note" and selected_tile is not None and inks[selected_tile] == "text":
+                inks[selected_tile] = "accent"
             table[f"{end.name}_ink"] = [getattr(self.style.colors, ink) for ink in inks]
         return table
 
@@ -201,15 +201,15 @@ class Grid:
         return labels
 
     def chosen(self) -> Table:
-        """Build the table of the selection, empty without one: ends of its outline, at least 7 pixels around a cell."""
+        """Build the table of the selection, empty without one: ends of its outline, which is at least 7 pixels wide."""
         row, column = self.selected
         is_empty = row is None and column is None
-        grow = 0 if row is None or column is None else max(0.0, (7 / self.size.cell - 1) / 2)  # in cells
+        margin = 0 if row is None or column is None else max(0.0, (7 / self.size.cell - 1) / 2)  # in cells
         outline = {"row": 0, "row2": self.size.rows, "column": 0, "column2": self.size.columns}
         for axis, index in (("row", row), ("column", column)):
             if index is not None:
                 begin = index // self.size.tile
-                outline.update({axis: begin - grow, f"{axis}2": begin + 1 + grow})
+                outline.update({axis: begin - margin, f"{axis}2": begin + 1 + margin})
         selection = outline | {"marks_row": row is not None, "marks_column": column is not None}
         return {name: [] if is_empty else [value] for name, value in selection.items()}
 
@@ -221,17 +221,15 @@ class Grid:
         path, stroke, width = zip(*(state.glyph(cell, colors) for state in squares.kinds), strict=True)
         fills = pixels.written_palette(self._colors)
         ground = _pick(fills, pixels.ground(squares.states, squares.kinds, squares.shade).ravel())
-        positions_by_axis = {
-            side.axis: positions[index].tolist()
-            for side, positions, index in zip(self.sides, self.positions, (row, column), strict=True)
-        }
+        positions = dict.fromkeys(TOKENS, [-1] * len(row))  # -1: the grid has no such axis
+        positions[self.rows.axis] = self.positions[0][row].tolist()
+        positions[self.columns.axis] = self.positions[1][column].tolist()
         table = {
             "row": row.tolist(),
             "row2": (row + 1).tolist(),
             "column": column.tolist(),
             "column2": (column + 1).tolist(),
-            **{axis: [-1] * len(row) for axis in TOKENS},
-            **positions_by_axis,
+            **positions,
             "rev": [self.style.rev] * len(row),
             "query_name": _pick(self.names[0], row),
             "key_name": _pick(self.names[1], column),
@@ -257,18 +255,16 @@ class Grid:
             scale: image pixels per pixel of the picture; None for 2 in a file, and on a page for one image pixel per
                 cell if no cell has a sign.
         """
-        size, factor = self.size, scale or (1 if self.style.on_screen else 2)
-        high, wide = self.counts
-        squares = self.squares
+        size, squares, factor = self.size, self.squares, scale or (1 if self.style.on_screen else 2)
+        height, width = self.counts  # one image pixel per cell
         has_signs = any(squares.kinds[i].stroke() for i in squares.occurring)
         if scale or not self.style.on_screen or has_signs:
             if self.is_table:
-                high, wide = max(round(factor * size.height), high), max(round(factor * size.width), wide)
+                height, width = max(round(factor * size.height), height), max(round(factor * size.width), width)
             else:
-                high, wide = (
-                    n * max(1, round(factor * cell)) for n, cell in ((high, size.cell_height), (wide, size.cell))
-                )
-        sides = {"height": high, "width": wide, "scale": factor}
+                height *= max(1, round(factor * size.cell_height))
+                width *= max(1, round(factor * size.cell))
+        sides = {"height": height, "width": width, "scale": factor}
         return pixels.uri(squares.states, squares.kinds, squares.shade, self._colors, **sides)
 
     @property
@@ -375,11 +371,8 @@ class Grid:
 
     def _rectangles(self) -> list[Spec]:
         """Build the layers of cells: rectangles, signs, numbers, and frames around the hovered row and column."""
-        least, tooltip, colors = (
-            min(self.size.cell, self.size.cell_height),
-            {"tooltip": self._tooltip()},
-            self.style.colors,
-        )
+        least, colors = min(self.size.cell, self.size.cell_height), self.style.colors
+        tooltip = {"tooltip": self._tooltip()}
         box = self._y("row", "row2") | self._x("column", "column2") | {"fill": marks.as_is("ground")} | tooltip
         edge = {"stroke": colors.background, "strokeWidth": 1} if least >= SEPARATE else {}
         rectangles = self._layer("cells", "rect", box, cursor="pointer", **edge) | {"name": f"{self.prefix}cells"}
@@ -394,9 +387,12 @@ class Grid:
             text = center | {"text": marks.field("written"), "fill": marks.as_is("written_ink")}
             options = {"font": MONO, "limit": self.size.cell - 4, "baseline": "middle"}
             signs_and_numbers.append(self._layer("cells", "text", text, **options))
-        for layer in signs_and_numbers:  # at the centers of the cells, which are computed from their ends
-            layer.setdefault("transform", []).append({"calculate": "datum.row + 0.5", "as": "middle"})
-            layer["transform"].append({"calculate": "datum.column + 0.5", "as": "center"})
+        centers = [
+            {"calculate": "datum.row + 0.5", "as": "middle"},
+            {"calculate": "datum.column + 0.5", "as": "center"},
+        ]
+        for layer in signs_and_numbers:
+            layer["transform"] = [*layer.get("transform", ()), *centers]
         return [rectangles, *signs_and_numbers, *self._pointed()]
 
     def _pointed(self) -> list[Spec]:

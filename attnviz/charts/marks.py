@@ -289,7 +289,7 @@ class Ramp:
 
 
 def limit_of(*tables: np.ndarray) -> float:
-    """Return the largest absolute number in arrays, without infinite numbers and those of at least HUGE; else 0."""
+    """Return the largest absolute number in arrays, or 0; numbers that are infinite or at least HUGE do not count."""
     sizes = [np.abs(table[np.isfinite(table)]) for table in tables]
     return max((float(size[size < HUGE].max(initial=0.0)) for size in sizes), default=0.0)
 

@@ -18,7 +18,7 @@ from attnviz.charts.theme import Theme, rgb
 
 
 class Number(NamedTuple):
-    """Numbers of the cells, (rows, columns), in the column `name` of a table, and in tooltips under a title.
+    """Numbers of the cells, (rows, columns): the column `name` of a table, and an entry `title` in tooltips.
 
     `texts` is their format in tooltips, such as ".4f", or has a text for each cell, row by row.
     """

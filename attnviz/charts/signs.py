@@ -244,7 +244,7 @@ class Domain:
 def domain_of(kind: str, view: AttentionView, cells: Cells) -> Domain:
     """Make the scale `kind`, one of `DOMAINS`, for some cells; "shared" ends at the largest weight of all its heads."""
     if kind not in DOMAINS:
-        raise InputError(f"There is no color domain {kind!r}; there are {', '.join(DOMAINS)}.")
+        raise InputError(f"There is no color domain {kind!r}. Available domains: {', '.join(DOMAINS)}.")
     if kind == "adapts":
         return adapted(cells, view)
     return Domain(kind, view.largest() if kind == "shared" else 1.0)

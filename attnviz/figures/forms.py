@@ -141,8 +141,8 @@ class HeadNumbers(Figure):
         sites = sorted({*map(Site, table["kind"], table["layer"])}, key=lambda site: (site.layer, site.kind))
         also, values = np.full((2, len(sites), 1 + int(table["head"].max())), np.nan)  # each (layers, heads)
         for kind, layer, head, *numbers in table.itertuples(index=False):
-            index = sites.index(Site(kind, layer)), head
-            also[index], values[index] = numbers[0], numbers[-1]
+            row = sites.index(Site(kind, layer))
+            also[row, head], values[row, head] = numbers[0], numbers[-1]
         count = values.shape[1]
         heads = [(site.kind, site.layer, head) for site in sites for head in range(count)]
         wide, high = ROOMY if count <= MOST_NUMBERED else NARROW

@@ -71,6 +71,9 @@ def mask(
         brush: whether a drag over a map of rectangles selects cells, under the name "drag", as intervals
             {"row": [begin, end], "column": [begin, end]}.
         yours: part of the mask that the user added to the built-in mask; None if there is none.
+
+    Raises:
+        InputError: if the view leaves no query or no key.
     """
     tokens = as_tokens(queries), as_tokens(queries if keys is None else keys)
     window = {"sentence": sentence, "view": view, "rows": rows or ALL, "columns": columns or ALL}
@@ -95,9 +98,11 @@ def mask(
         if not is_counted:
             legend = [CellState("fully masked row", "background", "frame")] if empty else []
             return RowMarks(predicted=words, framed=empty, legend=legend)
-        left = part.all_open_keys[part.queries.starts].tolist()
-        inks = {i: "warning" for i, count in enumerate(left) if not count}
-        return RowMarks([RowEnd("beside", "keys", [str(count or "none") for count in left], inks)], words, framed=empty)
+        counts = part.all_open_keys[part.queries.starts].tolist()
+        open_keys = RowEnd(
+            "beside", "keys", [str(count or "none") for count in counts], dict.fromkeys(empty, "warning")
+        )
+        return RowMarks([open_keys], words, framed=empty)
 
     def squares(tile: int) -> Squares:
         """Compute the squares of the map, with `tile` cells per side."""
@@ -145,7 +150,7 @@ def states(
     """Map cells in a few states, or with numbers.
 
     Args:
-        titled: title in one line that begins with a constant word.
+        titled: title, in one line.
         states: index into `kinds` for each cell, (rows, columns).
         kinds: states of a cell, in rising priority: a tile of a large map shows the last state among its cells.
         rows, columns: tokens of the rows and of the columns.
@@ -199,7 +204,7 @@ def _state_map(
     """Make a map of states in rising priority; `cell_text` describes a cell, given row and column, for its tooltip."""
 
     def squares(tile: int) -> Squares:
-        """Compute the squares of the map, with `tile` cells per side; the last state of a tile comes first."""
+        """Compute the squares of the map, with `tile` cells per side, each in its state of the highest priority."""
         numbers, ramp, texts = [], None, ()
         if weights is not None and scale == "sequential":
             numbers, ramp = [Number("weight", pooled(weights, tile), ".3f")], Ramp("weight", 1.0)
@@ -209,7 +214,7 @@ def _state_map(
         tile_states = pooled(states, tile)
         if cell_text and tile_states.size <= MOST_TEXTS:
             texts = [cell_text(*cell) for cell in np.ndindex(tile_states.shape)]
-        last = len(kinds) - 1  # kinds are in rising priority, squares list the first of the legend first
+        last = len(kinds) - 1  # the legend begins with the last of the kinds
         return Squares(states=last - tile_states, kinds=kinds[::-1], texts=texts, numbers=numbers, ramp=ramp)
 
     sides = token_sides(*(groups(as_tokens(tokens)) for tokens in (rows, columns)), titles)
@@ -225,20 +230,21 @@ def leaks(test: LeakTest, *, selected: tuple[int, int] | None = None, **style: A
     moved = f"an output has moved if it changes by more than {100 * test.tolerance:.1g}% of its length"
     measured = f"{moved}; if no token is changed, it {noise}"
     edits = f"changed: {', '.join(test.edits.in_words())}" if test.edits.in_words() else ""
-    # the selected cell in words, or the first leak
-    is_cell = selected and all(0 <= i < n for i, n in zip(selected, test.moved.shape, strict=True))
-    cells = [test.in_words(*cell) for cell in ([selected] if is_cell else test.pairs[:1])]
+    cells = test.pairs[:1]  # the first leak, if any, or the selected cell
+    if selected and all(0 <= i < n for i, n in zip(selected, test.moved.shape, strict=True)):
+        cells = [selected]
     texts = {name: [token.text for token in side] for name, side in (("query", test.queries), ("key", test.keys))}
     arrays = {name: getattr(test, name).numpy() for name in ("moved", "promised", "leaks")}
     facts = FigureFacts(
         heading=f"Leak test: {sentences.count_of_leaks(test)} · {test.where} · {in_title(test.source)}",
         notes=[expected, measured, *test.notes, caution, edits],
         lines=[expected, caution],
-        more=[measured, *test.notes, edits, *cells],
+        more=[measured, *test.notes, edits, *(test.in_words(*cell) for cell in cells)],
         name=file_stem(test.source, "leaks", test.where, test.text, end=edited(test.edits)),
         table=partial(tables.leaks_table, test),
         words=partial(sentences.leaks, test),
         arrays=arrays | {f"{name}_tokens": text_array(side) for name, side in texts.items()},
     )
-    form = test.states.numpy(), [*LEAKS.values()], test.queries, test.keys, ("Query (its output)", "Key (is changed)")
-    return _state_map(facts, *form, cell_text=test.in_words, selected=selected, **style)
+    states, titles = test.states.numpy(), ("Query (its output)", "Key (is changed)")
+    options = {"cell_text": test.in_words, "selected": selected}
+    return _state_map(facts, states, [*LEAKS.values()], test.queries, test.keys, titles, **options, **style)

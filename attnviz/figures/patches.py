@@ -130,14 +130,14 @@ class PatchImage(TokenWeights):
         return in_title(self.ends[0].labels[self.index])
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Add boxes, (tokens, 5), to the arrays: number of the picture, left, top, right, bottom; NaN without a box."""
+        """Add boxes, (tokens, 5), to the arrays: index of the picture, left, top, right, bottom; NaN without a box."""
         boxes = [token.box for token in self.ends[1].tokens]
         numbers = [[box.picture, box.left, box.top, box.right, box.bottom] if box else [np.nan] * 5 for box in boxes]
         return super()._arrays() | {"boxes": np.array(numbers, np.float32)}
 
     @property
     def lines(self) -> list[str]:
-        """Lines under the title."""
+        """Lines under the title; the line on the color scale is about patches, not words."""
         less = [WITHOUT_SINKS] if self.less else []
         return [*less, *(line.replace("between words", "of a patch") for line in super().lines)]
 
@@ -182,11 +182,11 @@ class PatchImage(TokenWeights):
 
     def draw(self) -> Views:
         """Draw the picture of the shaded tokens and that of the chosen token's text, each over its words."""
-        ramp, parts, names, layout = replace(self.scale.ramp(), top=0.0), [], [], self._layout
+        layout, views_by_end, names = self._layout, [], []
         colors = (self.colors.background, TINT) if self._patch_sentence.pictures else self.colors.ramp
         tables: dict[str, list[dict]] = {"pictures": [], "unread": []}
-        for end, (frames, _, words) in zip((1, 0), layout, strict=False):
-            legend = [ramp_spec(ramp, colors, {"orient": "bottom", "offset": 10})] if end else []
+        for end, (frames, _, words) in zip((1, 0), layout, strict=False):  # 1: shaded tokens; 0: the other text, if any
+            legend = [ramp_spec(self.scale.ramp(), colors, {"orient": "bottom", "offset": 10})] if end else []
             views = [_picture(frame, end, i, self.colors) for i, frame in enumerate(frames)]
             names += [f"cells_{end}_{i}" for i in range(len(frames))]
             if legend and not words:
@@ -198,13 +198,14 @@ class PatchImage(TokenWeights):
                 layers = [*legend, *word_layers("words", TEXT_SIZE, self.colors, names[-1], f"datum.end === {end}")]
                 depth = max(word["y2"] for word in words)
                 rows.append({"layer": layers, "width": SIDE, "height": depth, "resolve": marks.APART})
-            parts.append(marks.below(*rows))
+            views_by_end.append(marks.below(*rows))
             for number, frame in enumerate(frames):
                 place = {"end": end, "frame": number}
                 if frame.picture:
                     tables["pictures"].append(place | {"uri": data_uri(frame.picture)})
                     tables["unread"] += [place | strip for strip in unread_of(frame)]
-        chart = marks.below(marks.beside(*parts) if self.width is None else marks.below(*parts), spacing=16)
+        arrange = marks.beside if self.width is None else marks.below
+        chart = marks.below(arrange(*views_by_end), spacing=16)
         params = [marks.click("cell", names, "query", "key", "rev")]
         width = 2 * SIDE if len(layout) > 1 and self.width is None else SIDE
         data = {
@@ -241,20 +242,20 @@ def frames_of(sentence: Sentence) -> list[Frame]:
     frames, left, top, bottom = [], 0.0, 0.0, 0.0
     for number, (index, boxes) in enumerate(layers):
         picture = sentence.pictures[index] if sentence.pictures else None
-        high, wide = len({box.top for box in boxes}), len({box.left for box in boxes})  # in patches
-        if picture:
-            high, wide = picture.size
+        (high, wide), small_picture = (len({box.top for box in boxes}), len({box.left for box in boxes})), None
+        if picture:  # its size in pixels, else the number of patches
+            (high, wide), small_picture = picture.size, picture.small
         factor = side / max(high, wide)
         width, height = max(LEAST, wide * factor), max(LEAST, high * factor)
         if number % count == 0:  # begin a row
             left, top = 0.0, bottom + BETWEEN if number else 0.0
-        frames.append(Frame(left, top, width, height, picture and picture.small, tuple(boxes)))
+        frames.append(Frame(left, top, width, height, small_picture, tuple(boxes)))
         left, bottom = left + width + BETWEEN, max(bottom, top + height)
     return frames
 
 
 def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
-    """Group boxes into layers without overlap; return each layer with the number of its picture.
+    """Group boxes into layers without overlap; return the index of the picture and the boxes of each layer.
 
     A model that reads a picture as a whole and in tiles has two layers for it.
     """
@@ -264,8 +265,8 @@ def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
         edges = np.array([(box.left, box.top, box.right, box.bottom) for box in own_boxes]).reshape(-1, 4)
         starts, stops = edges[:, :2], edges[:, 2:]
         areas = (stops - starts).prod(1)
-        layer_of = np.zeros(len(own_boxes), int)
-        for i in range(1, len(own_boxes) if areas.sum() > 1 + OVERLAP else 0):
+        layer_of, may_overlap = np.zeros(len(own_boxes), int), areas.sum() > 1 + OVERLAP
+        for i in range(1, len(own_boxes)) if may_overlap else ():
             shared_sides = np.minimum(stops[:i], stops[i]) - np.maximum(starts[:i], starts[i])
             overlaps = shared_sides.clip(0).prod(1) > OVERLAP * np.minimum(areas[:i], areas[i])
             layer_of[i] = min({*range(i + 1)} - {*layer_of[:i][overlaps].tolist()})  # the first layer without overlap
@@ -277,7 +278,8 @@ def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
 def _picture(frame: Frame, end: int, number: int, colors: Theme) -> Spec:
     """Build the view of a frame: patches, with `end` and `number` in their rows, over their picture, if any."""
     where, axis = f"datum.end === {end} && datum.frame === {number}", None
-    if seconds := frame.picture.seconds if frame.picture else 0.0:
+    seconds = frame.picture.seconds if frame.picture else 0.0
+    if seconds:  # a picture of sound has a time axis
         step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 600, 3600) if seconds / step <= 5)
         ticks = [i * step / seconds for i in range(int(seconds / step + 1e-9) + 1)]
         label = f"format(datum.value * {seconds}, '~g') + ' s'"

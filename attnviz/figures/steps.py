@@ -88,9 +88,10 @@ class HeadSteps(Figure):
         return {matrix.key: matrix.values.numpy() for matrix in self.matrices}
 
 
-def main(stage: Stage) -> Matrix | None:
+def main_table(stage: Stage) -> Matrix | None:
     """Return the table that represents a stage; None if its numbers are unknown."""
-    return next((matrix for matrix in stage.matrices if matrix.key in MAIN), next(iter(stage.matrices), None))
+    main_tables = [matrix for matrix in stage.matrices if matrix.key in MAIN]
+    return next(iter(main_tables or stage.matrices), None)
 
 
 def _first_columns(matrix: Matrix, most: int) -> Matrix:
@@ -162,7 +163,7 @@ class StepsOverview(HeadSteps):
 
     @cached_property
     def matrices(self) -> tuple[Matrix, ...]:
-        return tuple(filter(None, map(main, self.stages)))
+        return tuple(filter(None, map(main_table, self.stages)))
 
     def _in_words(self) -> str:
         return " ".join(
@@ -173,7 +174,7 @@ class StepsOverview(HeadSteps):
         """Draw a thumbnail for each stage, with its name, its shape and its selected number on the right."""
         colors, rows, labels, y = self.colors, [], [], 0.0
         for i, stage in enumerate(self.stages):
-            matrix, is_current = main(stage), stage.key == self.current and self.on_screen
+            matrix, is_current = main_table(stage), stage.key == self.current and self.on_screen
             row = {"x": 0.0, "x2": 0.0, "y": y, "position": i, "rev": self.rev, "label": "", "focused": False}
             if matrix is None:
                 text = f"{i + 1}  {stage.title}: {'not shown' if stage.is_used else 'not used'}"
@@ -240,7 +241,7 @@ class StageTables(HeadSteps):
                 rows[-1].append(grid)
             else:
                 rows.append([grid])
-        lines = [self.heading_text.partition(" · ")[2], *subtitles(self.record, self)]
+        lines = [self.heading_text.removeprefix(f"{self.stage.title} · "), *subtitles(self.record, self)]
         width = max((grid.size.width for grid in self.grids), default=0) + 60
         data = {name: table for grid in self.grids for name, table in grid.data.items()}
         meta = heading(self.stage.title, lines, width, self.style)
@@ -251,9 +252,9 @@ class StageTables(HeadSteps):
         """Grids of the tables; the last grid that begins a row has the legends for all grids."""
         grids = [self._grid(i, matrix) for i, matrix in enumerate(self.matrices)]
         if grids:
-            last = [i for i, matrix in enumerate(self.matrices) if not (i and _is_column(matrix))][-1]
+            row_begins = [i for i, matrix in enumerate(self.matrices) if i == 0 or not _is_column(matrix)]
             kinds = [KINDS[i] for i in sorted({i for grid in grids for i in grid.squares.occurring})]
-            grids[last] = replace(grids[last], ramp=self._ramp, signs=kinds)
+            grids[row_begins[-1]] = replace(grids[row_begins[-1]], ramp=self._ramp, signs=kinds)
         return tuple(grids)
 
     @property

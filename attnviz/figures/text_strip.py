@@ -63,13 +63,13 @@ class TokenWeights(SiteFigure):
     def position(self) -> int:
         """Position of the chosen token; of merged tokens, that of the first."""
         if self.side not in SIDES:
-            raise InputError(f"There is no side {self.side!r}; there are {', '.join(SIDES)}.")
+            raise InputError(f"There is no side {self.side!r}. Available sides: {', '.join(SIDES)}.")
         view, axis = self.attention_view, SIDES.index(self.side)  # 0: queries, 1: keys
         tokens = (view.queries, view.keys)[axis]
         chosen = view.strongest_cell(self.head)[axis] if self.chosen is None else self.chosen
         index, count = tokens.index_of(chosen), len(tokens)
         if index is None:
-            raise InputError(f"There is no token {chosen} to show attention {self.side}; there are {count}, from 0.")
+            raise InputError(f"There is no token {chosen} to show attention {self.side}; indices: 0 to {count - 1}.")
         return int(tokens.starts[index])
 
     @cached_property
@@ -200,8 +200,9 @@ class TokenWeights(SiteFigure):
     def looks(self, part: Groups, colors: Theme, *, is_shaded: bool) -> list[dict]:
         """Build the rows of the token table for one side, the shaded tokens or those among which one is chosen."""
         chosen, are_keys = axes.names(self.ends[0])[self.index], is_shaded == (self.side == "from")
-        # a click chooses another token: of one text, a token takes the part of the chosen one
-        selects_query = self.side == "from" if self.one_text and is_shaded else not are_keys
+        selects_query = not are_keys
+        if self.one_text and is_shaded:  # a click on a shaded token makes it the chosen token
+            selects_query = self.side == "from"
         shades, rows = self.ramp.shade(self.weights), []
         for i, (position, name) in enumerate(zip(part.starts.tolist(), axes.names(part), strict=True)):
             fill, other_name, weight, state = colors.background, "", "", ""
@@ -210,21 +211,20 @@ class TokenWeights(SiteFigure):
                 fill = pixels.color_at(float(shades[i]), colors) if self.colored[i] else colors.blocked
             query_name, key_name = (other_name, name) if are_keys else (name, other_name)
             ink, is_nan = pixels.readable(fill, colors), "NaN" in state
-            rows.append(
-                {
-                    "fill": fill,
-                    "ink": colors.quiet if part.tokens[i].special and ink == colors.text else ink,
-                    "stroke": colors.warning if is_nan else colors.line,
-                    "stroke_width": 2.0 if is_nan else 1.0,
-                    "query": position if selects_query else -1,
-                    "key": -1 if selects_query else position,
-                    "rev": self.rev,
-                    "query_name": query_name,
-                    "key_name": key_name,
-                    "weight_text": weight,
-                    "says": state,
-                }
-            )
+            row = {
+                "fill": fill,
+                "ink": colors.quiet if part.tokens[i].special and ink == colors.text else ink,
+                "stroke": colors.warning if is_nan else colors.line,
+                "stroke_width": 2.0 if is_nan else 1.0,
+                "query": position if selects_query else -1,
+                "key": -1 if selects_query else position,
+                "rev": self.rev,
+                "query_name": query_name,
+                "key_name": key_name,
+                "weight_text": weight,
+                "says": state,
+            }
+            rows.append(row)
         if self.one_text or not is_shaded:
             rows[self.index] |= {"stroke": colors.accent, "stroke_width": 2.5}
         return rows
@@ -242,7 +242,7 @@ class TextStrip(TokenWeights):
         where = {"orient": "bottom", "offset": 10}
         caption = {"x": marks.pixels_at(0), "y": marks.pixels_of("y"), "text": marks.field("text")}
         layers = [
-            ramp_spec(replace(self.ramp, top=0.0), self._colors.ramp, where),
+            ramp_spec(self.ramp, self._colors.ramp, where),
             marks.signs_spec(where),
             *word_layers("tokens", SIZE * self._larger, self._colors, "tokens"),
             marks.layer("captions", "text", caption, color=self.colors.quiet, align="left", baseline="middle"),
@@ -293,8 +293,8 @@ class TextStrip(TokenWeights):
                 widths = [max(text_width(text, character) + 10, 36.0 if has_numbers else 14.0) for text in texts]
                 gaps = [1.0 if token.joined else BLANK for token in side.tokens[start:stop]]
                 places = balanced(widths, gaps, line_width)
-                for i, (x, line), width, text in zip(range(start, stop), places, widths, texts, strict=True):
-                    left = line_width - x - width if axes.from_right(side.labels) else x
+                for i, (offset, line), width, text in zip(range(start, stop), places, widths, texts, strict=True):
+                    left = line_width - offset - width if axes.from_right(side.labels) else offset
                     top, number = y + line * line_height, ""
                     if has_numbers:
                         number = f"{self.weights[i]:.2f}" if self.colored[i] else "–"
@@ -309,9 +309,10 @@ class TextStrip(TokenWeights):
     @property
     def _legend(self) -> list[LegendEntry]:
         """Legend lines for tokens without a weight."""
-        colors, tokens = self._colors, {self.state(i): i for i in np.flatnonzero(~self.colored).tolist()}
-        signs_of = {text: "frame" if np.isnan(self.weights[i]) else "dash" for text, i in tokens.items()}
-        states = [CellState(text, "blocked", sign) for text, sign in signs_of.items()]
+        colors, token_by_state = self._colors, {self.state(i): i for i in np.flatnonzero(~self.colored).tolist()}
+        states = []
+        for text, i in token_by_state.items():
+            states.append(CellState(text, "blocked", "frame" if np.isnan(self.weights[i]) else "dash"))
         entries, left_out = signs.legend(states[: signs.MOST_RULES], colors), len(states) - signs.MOST_RULES
         return entries + signs.more_rules(left_out, colors)
 
@@ -325,22 +326,22 @@ def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> lis
         most: pixels of a line; a wider token has a line of its own.
     """
 
-    def break_lines(most: float) -> list[tuple[float, int]]:
-        """Break the tokens into lines of at most `most` pixels."""
+    def break_lines(line_width: float) -> list[tuple[float, int]]:
+        """Break the tokens into lines of at most `line_width` pixels."""
         places, end, line = [], 0.0, 0
         for i, (width, gap) in enumerate(zip(widths, gaps, strict=True)):
             x = end + gap if i else end
-            if i and x + width > most:
+            if i and x + width > line_width:
                 x, line = 0.0, line + 1
             places.append((x, line))
             end = x + width
         return places
 
-    best = narrower = break_lines(most)
-    while narrower and narrower[-1][1] == best[-1][1] and most > 0:  # as many lines: try shorter ones
-        best, most = narrower, most - 4
+    places = narrower = break_lines(most)
+    while narrower and narrower[-1][1] == places[-1][1] and most > 0:  # while the number of lines is the same
+        places, most = narrower, most - 4
         narrower = break_lines(most)
-    return best
+    return places
 
 
 def word_layers(table: str, size: float, colors: Theme, name: str, where: str = "") -> list[Spec]:
