@@ -38,7 +38,7 @@ class Column:
     longest: float | None = None
 
     @cached_property
-    def written(self) -> list[str]:
+    def row_texts(self) -> list[str]:
         """Text of each row."""
         return [*self.texts] or ["" if value is None else percent(value) for value in self.values or ()]
 
@@ -47,8 +47,8 @@ class Column:
 
         Bars are scaled to 0 to 1. An infinite value is at an end of the scale; NaN has no bar.
         """
-        count, is_signed = len(self.written), len(self.begins) > 0
-        rows: Table = {f"text_{i}": self.written, f"ink_{i}": [colors.text] * count}
+        count, is_signed = len(self.row_texts), len(self.begins) > 0
+        rows: Table = {f"text_{i}": self.row_texts, f"ink_{i}": [colors.text] * count}
         if self.values is None:
             return rows, {f"caption_{i}": [self.name], f"zero_{i}": [0.0]}
         values = np.array(self.values, float)
@@ -119,7 +119,7 @@ class Bars:
             "name": [*self.names],
             "name_ink": [inks.get(i, colors.text) for i in range(len(self.names))],
         }
-        texts = [self.names, *(column.written for column in self.columns)]
+        texts = [self.names, *(column.row_texts for column in self.columns)]
         width = sum(max(map(marks.text_width, column), default=0.0) + GAP for column in texts)
         width += self.length * sum(column.values is not None for column in self.columns)
         meta = marks.heading(self.title, self.lines, width, self.style)

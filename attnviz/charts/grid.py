@@ -387,12 +387,10 @@ class Grid:
             text = center | {"text": marks.field("written"), "fill": marks.as_is("written_ink")}
             options = {"font": MONO, "limit": self.size.cell - 4, "baseline": "middle"}
             signs_and_numbers.append(self._layer("cells", "text", text, **options))
-        centers = [
-            {"calculate": "datum.row + 0.5", "as": "middle"},
-            {"calculate": "datum.column + 0.5", "as": "center"},
-        ]
+        centers = {"middle": "datum.row + 0.5", "center": "datum.column + 0.5"}
+        transforms = [{"calculate": expression, "as": name} for name, expression in centers.items()]
         for layer in signs_and_numbers:
-            layer["transform"] = [*layer.get("transform", ()), *centers]
+            layer["transform"] = [*layer.get("transform", ()), *transforms]
         return [rectangles, *signs_and_numbers, *self._pointed()]
 
     def _pointed(self) -> list[Spec]:

@@ -218,11 +218,11 @@ def title_spec(table: str = "meta", view_of: Theme | None = None) -> dict[str, A
     return texts | {"anchor": "start", "offset": 12, "limit": 0} | where
 
 
-def written_out(view: dict[str, Any], data: dict[str, Table], table: str = "meta") -> dict[str, Any]:
+def fill_titles(view: dict[str, Any], data: dict[str, Table], table: str = "meta") -> dict[str, Any]:
     """Replace expressions in the titles of a chart and of its views by the texts in `data`, and remove empty titles."""
     for name in ("hconcat", "vconcat"):
         if name in view:
-            view = view | {name: [written_out(inner, data, f"{inner.get('name', '')}meta") for inner in view[name]]}
+            view = view | {name: [fill_titles(inner, data, f"{inner.get('name', '')}meta") for inner in view[name]]}
     if not view.get("title"):
         return view
     texts = {part: data[table][column][0].split("\n") for part, column in TEXTS.items()}

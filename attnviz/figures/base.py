@@ -16,7 +16,7 @@ from attnviz.analysis.sentences import largest
 from attnviz.analysis.views import AttentionView, View
 from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
-from attnviz.charts.marks import Form, Table, records, written_out
+from attnviz.charts.marks import Form, Table, records, fill_titles
 from attnviz.charts.theme import CAUTIONS, Style
 from attnviz.core.display import file_stem, in_title, visible_text, without_surrogates
 from attnviz.core.edits import Edits, Site
@@ -172,7 +172,7 @@ class Figure(Style):
     @cached_property
     def chart(self) -> alt.TopLevelMixin:
         """Altair chart with its data, for files and notebooks."""
-        spec = written_out(self.form.spec, self.data)  # Altair refuses an expression as a subtitle
+        spec = fill_titles(self.form.spec, self.data)  # Altair refuses an expression as a subtitle
         return Chart(**spec, datasets={name: records(table) for name, table in self.data.items()})
 
     @cached_property

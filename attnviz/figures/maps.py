@@ -99,10 +99,8 @@ def mask(
             legend = [CellState("fully masked row", "background", "frame")] if empty else []
             return RowMarks(predicted=words, framed=empty, legend=legend)
         counts = part.all_open_keys[part.queries.starts].tolist()
-        open_keys = RowEnd(
-            "beside", "keys", [str(count or "none") for count in counts], dict.fromkeys(empty, "warning")
-        )
-        return RowMarks([open_keys], words, framed=empty)
+        inks = dict.fromkeys(empty, "warning")
+        return RowMarks([RowEnd("beside", "keys", [str(n or "none") for n in counts], inks)], words, framed=empty)
 
     def squares(tile: int) -> Squares:
         """Compute the squares of the map, with `tile` cells per side."""
