@@ -16,7 +16,7 @@ from attnviz.analysis.sentences import largest
 from attnviz.analysis.views import AttentionView, View
 from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
-from attnviz.charts.marks import Form, Table, records, fill_titles
+from attnviz.charts.marks import Form, Table, fill_titles, records
 from attnviz.charts.theme import CAUTIONS, Style
 from attnviz.core.display import file_stem, in_title, visible_text, without_surrogates
 from attnviz.core.edits import Edits, Site
