@@ -16,7 +16,7 @@ from attnviz.figures.heads import AllHeads as heads
 from attnviz.figures.heads import ModelHeads as overview
 from attnviz.figures.lens import logit_lens, pushed
 from attnviz.figures.lines import HeadLines as lines
-from attnviz.figures.maps import leaks, mask, states
+from attnviz.figures.maps import checked, leaks, mask, states
 from attnviz.figures.outputs import change, labels, lens_words, next_word, step_by_step
 from attnviz.figures.patches import PatchImage as patches
 from attnviz.figures.patches import on_grid

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from inspect import Parameter, signature
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
@@ -31,6 +31,8 @@ LONGEST_TEXT = 160
 """Maximum number of code points of a text under a title."""
 STYLES = {"cost", *(field.name for field in fields(Style))}
 """Arguments that every figure takes by name."""
+signature_of = cache(signature)
+"""Signature of a function or class, cached: every picture on a page needs that of its maker for its key."""
 
 
 class Chart(alt.TopLevelMixin, alt.TopLevelSpec):
@@ -185,21 +187,22 @@ class Figure(Style):
         """Function or class that made the figure."""
         return type(self) if self.call is None else self.call[0]
 
-    @property
+    @cached_property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments that recreate the figure: positional values, and keyword values that differ from their defaults."""
         values = {name: getattr(self, name) for name in STYLES}
         values |= vars(self) if self.call is None else self.call[1]
         defaults = {field.name: field.default for field in fields(Figure) if field.name in STYLES}
-        for parameter in signature(self.maker).parameters.values():
-            if parameter.kind is not Parameter.VAR_KEYWORD and parameter.name != "call":
-                defaults[parameter.name] = parameter.default
+        for name, parameter in signature_of(self.maker).parameters.items():
+            if name != "call" and parameter.kind is not Parameter.VAR_KEYWORD:
+                defaults[name] = parameter.default
         positional, keywords = [], {}
         for name, default in defaults.items():
+            value = values.get(name, default)
             if default is Parameter.empty:
-                positional.append(values[name])
-            elif np.any(values.get(name, default) != default):  # an array is compared element by element
-                keywords[name] = values[name]
+                positional.append(value)
+            elif value is not default and np.any(value != default):  # an array is compared element by element
+                keywords[name] = value
         return tuple(positional), keywords
 
     @property
@@ -230,7 +233,7 @@ def figure(function: Callable[..., F]) -> Callable[..., F]:
 
     @wraps(function)
     def make(*args: Any, **kwargs: Any) -> F:
-        call = signature(function).bind(*args, **kwargs)
+        call = signature_of(function).bind(*args, **kwargs)
         return replace(function(*args, **kwargs), call=(make, call.arguments))
 
     return make

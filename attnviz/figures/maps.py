@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 
-from attnviz.analysis import sentences, tables, views
+from attnviz.analysis import maps, sentences, tables, views
 from attnviz.analysis.blocks import largest_in_size
 from attnviz.analysis.views import SeenMask, View, as_tokens, groups
 from attnviz.charts.axes import KEY, QUERY, RECTANGLES, RowEnd, size_of
@@ -16,6 +17,8 @@ from attnviz.charts.marks import Ramp, scale_of
 from attnviz.charts.pixels import Number, Squares, pooled
 from attnviz.charts.signs import MAY_ATTEND, CellState, blocked_by
 from attnviz.charts.theme import CAUTIONS
+from attnviz.check import AXES, ArrayReport
+from attnviz.check.arrays import real_tensor
 from attnviz.check.leaks import CLOSED, LEAK, NOT_TESTED, SAW, STATES, UNUSED, LeakTest
 from attnviz.core.display import file_stem, in_title
 from attnviz.core.masks import Full, Mask
@@ -184,6 +187,43 @@ def states(
         arrays={"states": states} | {name: text_array(texts) for name, texts in names.items()},
     )
     return _state_map(facts, states, kinds, rows, columns, titles, weights=weights, scale=scale, **style)
+
+
+CHECKED = {
+    "mask": (CellState(MAY_ATTEND, "open", "dot"), CellState("blocked", "blocked", "hatch")),
+    "weights": (CellState("weight", "ramp", legend=""), CellState("weight 0", "blocked", "hatch")),
+    "scores": (CellState("score", "open"), CellState("blocked", "blocked", "hatch")),
+}
+"""States of an open and of a blocked cell of a checked array, by its kind."""
+MOST_CHECKED = 512
+"""Maximum number of queries, and of keys, of a checked array that are drawn."""
+
+
+def checked(array: Tensor | np.ndarray, report: ArrayReport, **style: Any) -> Map:
+    """Map one sentence and head of an array and, from its report of `check`, the cells of the first error or warning.
+
+    An array with more than `MOST_CHECKED` queries or keys is drawn in part, without these cells.
+    """
+    wrong = (item for item in report.findings if item.severity != "note" and item.cells)
+    found = next(wrong, None) if max(report.shape[2:]) <= MOST_CHECKED else None
+    cells = [dict(zip(found.axes, cell, strict=True)) for cell in found.cells] if found else []
+    batch, head = (cells[0].get(axis, 0) if cells else 0 for axis in AXES[:2])
+    cells = [cell for cell in cells if (cell.get("batch", batch), cell.get("head", head)) == (batch, head)]
+    values = real_tensor(array)
+    if any(size not in (1, most) for size, most in zip(values.shape[::-1], report.shape[::-1], strict=False)):
+        values = values.reshape(len(values), 1, -1, values.shape[-1])  # its first axis is the batch
+    values = values.expand(report.shape)[batch, head, :MOST_CHECKED, :MOST_CHECKED].double()
+    parts = f"batch {batch}", f"head {head}", *(f"the first {MOST_CHECKED} {side}" for side in ("queries", "keys"))
+    sizes = zip(parts, report.shape, (1, 1, MOST_CHECKED, MOST_CHECKED), strict=True)
+    line = ", ".join(f"{part} of {size:,}" for part, size, most in sizes if size > most)
+    rule = found.rule.replace("-", " ") if found else "no error"
+    titles = {"no error": ("What was checked", "evidence"), "deviation": ("Cells that differ", "differs")}
+    title, mark = titles.get(rule, (f"Evidence of {rule}", "evidence"))
+    kinds = *CHECKED[report.kind], CellState(mark, "leak", "cross")
+    marked = maps.checked_states(values, report.kind, report.convention, cells)
+    weights = values.nan_to_num(0.0, 0.0, 0.0).clamp(0, 1).numpy() if report.kind == "weights" else None
+    options = {"lines": (line,) if line else (), "file": title.lower(), "weights": weights}
+    return states(title, marked, kinds, *([*map(str, range(size))] for size in values.shape), **options, **style)
 
 
 def _state_map(
