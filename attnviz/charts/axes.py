@@ -16,7 +16,6 @@ from attnviz.charts.theme import Style
 from attnviz.core.display import isolated, visible_text
 
 QUERY, KEY = "Query (from)", "Key (to)"
-
 TOKENS = ("query", "key")
 """Axes whose positions are tokens."""
 LONGEST_LABEL, LONGEST_WORD = 16, 200

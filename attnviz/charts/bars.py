@@ -138,9 +138,8 @@ def _view(i: int, length: int, colors: Theme) -> Spec:
     layers = [marks.layer("meta", "text", caption, where=f"datum.caption_{i} !== ''", color=colors.quiet, **text)]
     if i == 0:
         names = y | start | {"text": marks.field("name"), "fill": marks.as_is("name_ink")}
-        layers.append(
-            marks.layer("rows", "text", names, font=MONO, baseline="middle", align="right", dx=-6 if length else -12)
-        )
+        place = {"baseline": "middle", "align": "right", "dx": -6 if length else -12}
+        layers.append(marks.layer("rows", "text", names, font=MONO, **place))
     texts = y | {"text": marks.field(f"text_{i}"), "fill": marks.as_is(f"ink_{i}")}
     if not length:
         layers.append(marks.layer("rows", "text", texts | start, font=MONO, **text))

@@ -380,18 +380,16 @@ class Grid:
         looks = {"shape": marks.as_is("path"), "stroke": marks.as_is("stroke")}
         looks["strokeWidth"] = marks.as_is("stroke_width", "quantitative")
         point = {"size": least**2, "filled": False, "opacity": 1, "cursor": "pointer"}
-        signs_and_numbers = [
-            self._layer("cells", "point", center | looks | tooltip, where="isValid(datum.path)", **point)
-        ]
+        layers = [self._layer("cells", "point", center | looks | tooltip, where="isValid(datum.path)", **point)]
         if any(self.squares.written):
             text = center | {"text": marks.field("written"), "fill": marks.as_is("written_ink")}
             options = {"font": MONO, "limit": self.size.cell - 4, "baseline": "middle"}
-            signs_and_numbers.append(self._layer("cells", "text", text, **options))
+            layers.append(self._layer("cells", "text", text, **options))
         centers = {"middle": "datum.row + 0.5", "center": "datum.column + 0.5"}
         transforms = [{"calculate": expression, "as": name} for name, expression in centers.items()]
-        for layer in signs_and_numbers:
+        for layer in layers:
             layer["transform"] = [*layer.get("transform", ()), *transforms]
-        return [rectangles, *signs_and_numbers, *self._pointed()]
+        return [rectangles, *layers, *self._pointed()]
 
     def _pointed(self) -> list[Spec]:
         """Build frames around the row and the column that are hovered here, or in a table that shares the axis."""
@@ -446,11 +444,8 @@ def selections(grids: Sequence[Grid]) -> list[Spec]:
     first, views = grids[0], [f"{grid.prefix}cells" for grid in grids]
     hovered_axes = dict.fromkeys(side.axis for grid in grids for side in grid.sides if side.axis != "1")
     brush = [marks.drag("drag", views, first.style.colors)] if first.brush else []
-    return [
-        marks.click(first.selects, views, *(first.more or TOKENS), "rev"),
-        marks.hover(views, *hovered_axes),
-        *brush,
-    ]
+    click = marks.click(first.selects, views, *(first.more or TOKENS), "rev")
+    return [click, marks.hover(views, *hovered_axes), *brush]
 
 
 def together(rows: Sequence[Sequence[Grid]], style: Style, *, has_params: bool = True) -> Form:

@@ -18,7 +18,6 @@ Spec = dict[str, Any]
 Table = dict[str, list]
 """Columns of plain values: finite numbers, strings, bytes, True, False and None."""
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.1.0.json"
-
 APART = {"scale": dict.fromkeys(("color", "fill", "stroke", "shape", "strokeWidth"), "independent")}
 """Setting that gives each view and layer color scales of its own."""
 NARROWEST, PHONE = 400, 360

@@ -33,7 +33,6 @@ ROLLOUT = "rollout: ½ the attention of a layer (mean of its heads) and ½ the r
 CUT, SIGNED = "max(gradient × weight, 0)", "gradient × weight"
 NOTHING = "according to the gradient, no weight of this head raises the logit"
 OWN_TOKEN = "its own token begins with 1 (the residual)"
-
 SMALL_GAP = 0.05
 """Share of the change of a logit up to which the completeness gap is small."""
 LARGE_GAP = "So the tokens do not account for the whole change: take more steps."

@@ -26,7 +26,6 @@ READ_AS = "Row: the word {}; column: the word looked at."
 READS, PREDICTS = "that looks", "just read, where the model predicts the next one"
 """Sentence of a caption on how to read a map, and its phrase for the token of a row, without and with a prediction."""
 F = TypeVar("F", bound="Figure")
-
 LONGEST_TEXT = 160
 """Maximum number of code points of a text under a title."""
 STYLES = {"cost", *(field.name for field in fields(Style))}

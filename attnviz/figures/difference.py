@@ -31,13 +31,10 @@ LEAST = 0.05
 LONGEST_LABEL, LONGEST_EDITS, LONGEST_TEXT = 14, 16, 90
 """Maximum number of code points: in a token's label, in the edits over a map, in an input text under the title."""
 MEASURE = "per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
-
 TILES = "each square shows the weight, and the difference, that is largest in size of"
-
 MORE = "higher in B", "higher in A"
 """Meaning of a negative and of a positive difference."""
 ONLY = "blank: only A or only B has this token"
-
 KINDS = (
     CellState("alike", "ramp", legend=""),
     CellState(MORE[1], "ramp", legend=""),

@@ -87,18 +87,9 @@ def head(
         legend += [CellState(signs.POLICIES[part.step.scoring.empty_rows], "background", "frame")] if empty else []
         return RowMarks([_row_sums(part, head)] if row_sums else [], part.predicted or (), changed, empty, legend)
 
-    return Map(
-        facts=facts,
-        **token_sides(part.queries, part.keys),
-        squares=partial(_squares, part, head, domain, selected),
-        marks=marks,
-        record=record,
-        sentence=sentence,
-        view=view,
-        domain=domain,
-        selected=selected,
-        **style,
-    )
+    squares = partial(_squares, part, head, domain, selected)
+    fields = {"record": record, "sentence": sentence, "view": view, "domain": domain, "selected": selected}
+    return Map(facts=facts, **token_sides(part.queries, part.keys), squares=squares, marks=marks, **fields, **style)
 
 
 def _squares(view: AttentionView, head: int | str, domain: str, selected: tuple[int, int] | None, tile: int) -> Squares:

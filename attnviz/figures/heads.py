@@ -24,7 +24,6 @@ from attnviz.figures.base import Figure, FigureFacts, SiteFigure, Views, subtitl
 from attnviz.figures.head import arrays_of, states_of
 
 Head = tuple[Site, int]
-
 MARGIN = 3
 """Pixels around all thumbnails, for the frame of the focused thumbnail."""
 OWN = "weight, as a share of each head's largest"

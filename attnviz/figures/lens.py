@@ -75,19 +75,15 @@ class WordMap(Figure):
             begin = min(begin, words.positions.index(self.selected[1]))
         drawn = slice(begin, begin + num_drawn)
         positions, values = words.positions[drawn], words.values[order, drawn]
-        starts = np.array(positions)
+        groups = Groups(as_tokens(words.tokens[drawn]), np.array(positions), np.array(positions) + 1)
         span = f"positions {positions[0]} to {positions[-1]} of {length} (0 to {length - 1})"
+        title = f"Token read, {span}" if len(positions) < len(tokens) else "Token read"
         note = [span] if len(words.positions) < length and not self.on_screen else []
         numbers = [f"{value:+.3g}" if self.ramp.signed else percent(value) for value in values.ravel().tolist()]
         return Grid(
             **header | {"lines": [*header["lines"], *note]},
             rows=text_side(self.row_title, "query", names),
-            columns=GridSide(
-                Groups(as_tokens(words.tokens[drawn]), starts, starts + 1),
-                f"Token read, {span}" if len(positions) < len(tokens) else "Token read",
-                "key",
-                tokens[drawn],
-            ),
+            columns=GridSide(groups, title, "key", tokens[drawn]),
             size=Size("rectangles", wide, *values.shape, high=HEIGHT),
             squares=Squares(
                 states=np.isnan(values).astype(int),

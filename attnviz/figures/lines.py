@@ -38,7 +38,6 @@ STRENGTH = {"type": "quantitative", "scale": {"type": "pow", "exponent": 0.6, "d
 SIZES = "size of the mixing weight, of either sign, as a share of the largest"
 """Title of the legend in linear attention."""
 TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("head_name", "head"))
-
 _SIDE = "pointed.side[0]"
 _MEANT = (
     f"!isValid(pointed.side) || {_SIDE} === 'line' || "
@@ -91,9 +90,8 @@ class HeadLines(SiteFigure):
     @cached_property
     def _window(self) -> AttentionView:
         """View of the tokens that are drawn: at most MOST_TOKENS per side, around the selected and picked tokens."""
-        return self.attention_view.around(
-            self.heads[0], self.selected, dict(sorted(self.pins, reverse=True)), MOST_TOKENS
-        )
+        pins = dict(sorted(self.pins, reverse=True))  # the first picked token of each side
+        return self.attention_view.around(self.heads[0], self.selected, pins, MOST_TOKENS)
 
     @property
     def _sides(self) -> tuple[Groups, Groups]:
@@ -181,7 +179,7 @@ class HeadLines(SiteFigure):
             "strokeOpacity": marks.when(_MEANT, STRENGTH | {"field": "weight", "legend": None}, constant(0)),
             "strokeWidth": marks.when(_WIDE, constant(wide), constant(width)),
         }
-        pointer = {"strokeOpacity": 0, "strokeWidth": 7, "cursor": "pointer"}  # invisible, but easy to hit
+        pointer = {"strokeOpacity": 0, "cursor": "pointer", "strokeWidth": 7}  # invisible, but easy to hit
         layers = [
             *self._legends(),
             marks.layer("lines", "rule", ends | strokes),

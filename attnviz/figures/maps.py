@@ -28,7 +28,6 @@ from attnviz.figures.base import FigureFacts, edited, figure, text_array
 from attnviz.figures.forms import Map, RowMarks, token_sides
 
 Tokens = Sequence[Token | str]
-
 MOST_WHOLE = 4096**2
 """Maximum number of cells of a mask that is exported cell by cell; larger masks are exported as tiles."""
 MOST_TEXTS = RECTANGLES**2
@@ -111,15 +110,8 @@ def mask(
         rules = blocked_by(reasons, yours.rules() if yours else ())
         return Squares(states=blocked, kinds=[CellState(MAY_ATTEND, "open", "dot"), *rules])
 
-    return Map(
-        facts=facts,
-        **token_sides(part.queries, part.keys),
-        squares=squares,
-        marks=marks,
-        tiles="an open square has an open cell among its",
-        brush=brush,
-        **style,
-    )
+    options = {"tiles": "an open square has an open cell among its", "brush": brush}
+    return Map(facts=facts, **token_sides(part.queries, part.keys), squares=squares, marks=marks, **options, **style)
 
 
 def arrays_of(mask_view: SeenMask) -> dict[str, np.ndarray]:

@@ -208,13 +208,12 @@ class PatchImage(TokenWeights):
         chart = marks.below(arrange(*views_by_end), spacing=16)
         params = [marks.click("cell", names, "query", "key", "rev")]
         width = 2 * SIDE if len(layout) > 1 and self.width is None else SIDE
+        patches, words = ([row for side in layout for row in side[i]] for i in (1, 2))
         data = {
             "meta": heading(self.heading_text, self.lines, width, self) | {"top": [self.scale.top]},
             "pictures": marks.columns(("end", "frame", "uri"), tables["pictures"]),
-            "cells": marks.columns(
-                ("end", "frame", *PLACES[:4], "cover", *LOOKS), [row for side in layout for row in side[1]]
-            ),
-            "words": marks.columns(("end", *PLACES, *LOOKS), [row for side in layout for row in side[2]]),
+            "cells": marks.columns(("end", "frame", *PLACES[:4], "cover", *LOOKS), patches),
+            "words": marks.columns(("end", *PLACES, *LOOKS), words),
             "unread": marks.columns(("end", "frame", *PLACES[:4]), tables["unread"]),
         }
         return Views(marks.whole(chart | {"title": title_spec(), "params": params}, self.colors), data)

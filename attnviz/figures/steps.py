@@ -140,9 +140,8 @@ def side_of(
     """Make the rows or columns of a table, by default without texts; for the arguments see `GridSide`."""
     starts, blanks = np.array(positions, int), [""] * len(positions)
     tokens = Groups(as_tokens(blanks), starts, starts + 1)
-    return GridSide(
-        tokens, title, axis, blanks if labels is None else labels, blanks if names is None else names, every
-    )
+    labels, names = (blanks if texts is None else texts for texts in (labels, names))
+    return GridSide(tokens, title, axis, labels, names, every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,7 +236,7 @@ class StageTables(HeadSteps):
         """Draw the tables one below the other; a table with a single column goes to the right of the one before it."""
         rows: list[list[Grid]] = []
         for matrix, grid in zip(self.matrices, self.grids, strict=True):
-            if rows and _is_column(matrix):
+            if rows and matrix.axes[1] == "1":  # a single column
                 rows[-1].append(grid)
             else:
                 rows.append([grid])
@@ -252,7 +251,7 @@ class StageTables(HeadSteps):
         """Grids of the tables; the last grid that begins a row has the legends for all grids."""
         grids = [self._grid(i, matrix) for i, matrix in enumerate(self.matrices)]
         if grids:
-            row_begins = [i for i, matrix in enumerate(self.matrices) if i == 0 or not _is_column(matrix)]
+            row_begins = [i for i, matrix in enumerate(self.matrices) if i == 0 or matrix.axes[1] != "1"]
             kinds = [KINDS[i] for i in sorted({i for grid in grids for i in grid.squares.occurring})]
             grids[row_begins[-1]] = replace(grids[row_begins[-1]], ramp=self._ramp, signs=kinds)
         return tuple(grids)
@@ -273,7 +272,7 @@ class StageTables(HeadSteps):
         positions = matrix.rows, matrix.columns
         wide, high = number_cell(axes, *map(len, positions), ALONE if self.stage.key == "neurons" else BESIDE)
         row_labels, row_names = self._texts(axes[0], matrix.rows, "row")
-        if i and _is_column(matrix):  # the previous table has row labels
+        if i and axes[1] == "1":  # the table on the left has row labels
             row_labels = ()
         column_labels, column_names = self._texts(axes[1], matrix.columns, "number")
         column_step = 1 if axes[1] in TOKENS and wide >= THINNEST else label_step(wide, 22)
@@ -322,11 +321,6 @@ class StageTables(HeadSteps):
         texts = [self.tokens[axis][i].text for i in positions]
         names = [f"{visible_text(text)} ({i})" for i, text in zip(positions, texts, strict=True)]
         return [short(text, LONGEST) for text in texts], names
-
-
-def _is_column(matrix: Matrix) -> bool:
-    """Return whether a table has a single column, so that it is drawn right of the previous table."""
-    return matrix.axes[1] == "1"
 
 
 def _sizes(axes: tuple[str, ...], sizes: tuple[int, ...]) -> str:

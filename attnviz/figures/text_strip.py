@@ -127,10 +127,6 @@ class TokenWeights(SiteFigure):
         return self.site.kind != "cross" and is_equal
 
     @property
-    def is_off(self) -> bool:
-        return self.head in self.window.step.heads_off
-
-    @property
     def token(self) -> str:
         return named(self.ends[0], self.index)
 
@@ -169,7 +165,7 @@ class TokenWeights(SiteFigure):
         else:
             verb, none = "is taken most by" if is_linear else "is looked at most by", "gets no attention"
             token_and_word = token
-        ending = OFF if self.is_off else "."
+        ending = OFF if self.head in self.window.step.heads_off else "."
         sentence = f"{token_and_word} {verb} {listed}{ending}" if listed else f"{token} {none}."
         notes = [as_sentence(note) for note in (*self.window.rule, *self.notes)]
         if changed := self.record.edits.in_words():
@@ -262,7 +258,8 @@ class TextStrip(TokenWeights):
         """Colors of the theme, with a gray ramp for a head that is switched off."""
         if self.ramp.signed:
             return replace(self.colors, ramp=self.colors.diverging)
-        return replace(self.colors, ramp=gray_ramp(self.colors)) if self.is_off else self.colors
+        is_off = self.head in self.window.step.heads_off
+        return replace(self.colors, ramp=gray_ramp(self.colors)) if is_off else self.colors
 
     @property
     def _larger(self) -> float:
