@@ -85,10 +85,11 @@ def explore(
     texts: list[list[list[Any]]] = []
     grids: dict[bytes, int] = {}
     sites, levels_by_site = zip(*(_site(record, step, sentence, texts, grids) for step in steps), strict=True)
-    bits, blocks = 16, [deflated(planes(fine)) for fine in levels_by_site]
+    bits, blocks = 16, [deflated(planes(site_levels)) for site_levels in levels_by_site]
     if sum(map(len, blocks)) > LARGE:
-        coarse = levels(np.append(np.arange(2**16 - 1) / (2**16 - 2), np.nan), bits=8)  # 8-bit level by 16-bit level
-        bits, blocks = 8, [deflated(planes(coarse[fine])) for fine in levels_by_site]
+        weights = np.append(np.arange(2**16 - 1) / (2**16 - 2), np.nan)  # weight of each 16-bit level
+        bits, level_8_bit = 8, levels(weights, bits=8)  # 8-bit level by 16-bit level
+        blocks = [deflated(planes(level_8_bit[site_levels])) for site_levels in levels_by_site]
     notes = [
         theme.CAUTIONS.get(record.provenance, ""),
         f"kept as {record.precision}" if record.precision else "",
@@ -108,15 +109,14 @@ def explore(
         "opens": [[step.site for step in steps].index(first.site), head],
         "predicted": _predictions(record, before, sentence),
     }
-    return written(
-        data, [f'<script type="text/plain" id="weights-{i}">{block}</script>' for i, block in enumerate(blocks)]
-    )
+    elements = [f'<script type="text/plain" id="weights-{i}">{block}</script>' for i, block in enumerate(blocks)]
+    return fill_page(data, elements)
 
 
-def written(
+def fill_page(
     data: dict[str, Any], blocks: Sequence[str], scripts: Sequence[str] = (), style: str = "", **parts: str
 ) -> Page:
-    """Write a page from its data and scripts; its security policy allows only these scripts and styles, by their hash.
+    """Write a page of its data and scripts; its security policy allows only these scripts and styles, by their hash.
 
     Args:
         data: content of the page, see `explore`.
@@ -268,7 +268,7 @@ def live_page(
     text: str,
     *,
     writes: Sequence[str] = (),
-    name="model",
+    name: str = "model",
     about: Sequence[str] = (),
 ) -> Page:
     """Write a page that runs a model of `attnviz.models` in the browser.
@@ -282,7 +282,7 @@ def live_page(
         about: sentences under the title.
 
     Raises:
-        InputError: if the weights are not such a file, or a vocabulary does not have the size of the model.
+        InputError: if `weights` is no file of a model, or a vocabulary does not have the size of the model.
     """
     for names, size in zip((reads, writes), _vocabulary_sizes(weights), strict=True):
         if len(names) != size:
@@ -299,7 +299,7 @@ def live_page(
     parts = {part: Template(_live_file(f"{part}.html")).substitute(label=label) for part in ("ask", "side", "more")}
     block = f'<script type="text/plain" id="model">{deflated(weights)}</script>'
     script = "\n".join([*constants, *map(_live_file, FILES)])
-    return written(empty_data | content, [block], [script], _live_file("live.css"), **parts)
+    return fill_page(empty_data | content, [block], [script], _live_file("live.css"), **parts)
 
 
 def _live_file(name: str) -> str:

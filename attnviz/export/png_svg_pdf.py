@@ -64,7 +64,7 @@ def resized(svg: str, scale: float, narrow: float, wide: float, high: float, sma
         smallest: factor, at most 1, by which `narrow` may shrink the scaled picture before text is too small.
     """
     width, height = map(float, re.search(SIDES, svg).groups())
-    limit = narrow if narrow >= smallest * scale * width else wide
+    limit = narrow if narrow >= smallest * scale * width else wide  # or text would be too small
     scale = min(scale, limit / width, high / height)
     return re.sub(SIDES, f'width="{width * scale:.6g}" height="{height * scale:.6g}"', svg, count=1)
 
@@ -82,9 +82,9 @@ def to_svg(picture: str) -> str:
     # allowed_base_urls prevents requests for data, but not for images.
     if re.search(r'<image\b[^<]*?href="(?!data:)', svg):
         raise Refused("The picture refers to an image by its address; only images within the data are drawn.")
-    numbers = [*dict.fromkeys(re.findall(r'<linearGradient id="gradient_(\d+)"', svg))]
-    gradient = r'(<(?:linearGradient id="|[^<>]*="url\(#)gradient_)(\d+)'
-    return re.sub(gradient, lambda match: f"{match[1]}{numbers.index(match[2])}", svg)
+    old_numbers = [*dict.fromkeys(re.findall(r'<linearGradient id="gradient_(\d+)"', svg))]
+    gradient = r'(<(?:linearGradient id="|[^<>]*="url\(#)gradient_)(\d+)'  # its definition, or a reference to it
+    return re.sub(gradient, lambda match: f"{match[1]}{old_numbers.index(match[2])}", svg)
 
 
 def main(fonts: str) -> None:

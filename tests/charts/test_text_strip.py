@@ -92,7 +92,9 @@ def test_of_too_many_tokens_a_window_is_drawn_and_said():
     assert "the map shows all" in " ".join(lines(chart))
 
 
-@pytest.mark.parametrize(("chosen", "side", "message"), [(5, "from", "no token 5"), (0, "of", "there are from, to")])
+@pytest.mark.parametrize(
+    ("chosen", "side", "message"), [(5, "from", "no token 5"), (0, "of", "Available sides: from, to")]
+)
 def test_what_is_not_there_is_refused_with_a_sentence(chosen, side, message):
     with pytest.raises(InputError, match=message):
         text_strip(record_of(WORDS), SITE, 0, chosen=chosen, side=side)
