@@ -59,7 +59,7 @@ PRESETS = {
 
 
 class SizedFigure:
-    """Figure in the size of a preset, or in its own size (None), to be drawn at most `limit` seconds after its creation."""
+    """Figure in the size of a preset (None: in its own size), to be drawn within `limit` seconds of its creation."""
 
     def __init__(self, figure: Any, preset: Preset | None, limit: float):
         self.figure, self.preset = figure_of(figure), preset
