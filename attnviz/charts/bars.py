@@ -58,7 +58,7 @@ class Column:
         finite = numbers[np.isfinite(numbers)]
         low, high = (finite.min() if is_signed else 0.0), self.longest or finite.max()
 
-        def scaled(ends: np.ndarray) -> list[float | None]:
+        def scale(ends: np.ndarray) -> list[float | None]:
             """Map ends of bars from values to positions, 0 to 1; NaN becomes None."""
             positions = np.clip((ends - low) / ((high - low) or 1.0), 0, 1).tolist()
             return [None if np.isnan(position) else position for position in positions]
@@ -69,13 +69,13 @@ class Column:
             inks = np.full(count, colors.text)
         bars = {
             f"ink_{i}": np.where(np.isnan(values), colors.warning, inks).tolist(),
-            f"begin_{i}": scaled(begins),
-            f"share_{i}": scaled(values),
+            f"begin_{i}": scale(begins),
+            f"share_{i}": scale(values),
             f"fill_{i}": fill.tolist(),
-            f"before_{i}": scaled(before),
-            f"end_{i}": scaled(np.nan_to_num(np.fmax(np.fmax(values, before), begins))),
+            f"before_{i}": scale(before),
+            f"end_{i}": scale(np.nan_to_num(np.fmax(np.fmax(values, before), begins))),
         }
-        return rows | bars, {f"caption_{i}": [self.name], f"zero_{i}": scaled(np.zeros(1))}
+        return rows | bars, {f"caption_{i}": [self.name], f"zero_{i}": scale(np.zeros(1))}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

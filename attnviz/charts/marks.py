@@ -194,12 +194,12 @@ def heading(title: str, lines: Sequence[str], width: float, style: Style, narrow
         title, lines = style.heading, ()
     width = max(width, narrowest) if style.width is None else style.width
 
-    def wrapped(lines: Sequence[str], character: float) -> list[str]:
+    def wrap(lines: Sequence[str], character: float) -> list[str]:
         """Wrap lines between words, at `width` pixels with characters of `character` pixels; leave out empty lines."""
         length = max(12, int(width / character))
         return ["\n".join(part for line in lines for part in textwrap.wrap(line, length, break_on_hyphens=False))]
 
-    return {"title": wrapped([title], TITLE_CHARACTER), "subtitle": wrapped(lines, WORD_CHARACTER)}
+    return {"title": wrap([title], TITLE_CHARACTER), "subtitle": wrap(lines, WORD_CHARACTER)}
 
 
 def title_spec(table: str = "meta", view_of: Theme | None = None) -> dict[str, Any]:

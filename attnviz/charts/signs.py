@@ -246,17 +246,17 @@ def domain_of(kind: str, view: AttentionView, cells: Cells) -> Domain:
     if kind not in DOMAINS:
         raise InputError(f"There is no color domain {kind!r}. Available domains: {', '.join(DOMAINS)}.")
     if kind == "adapts":
-        return adapted(cells, view)
+        return adaptive_domain(cells, view)
     return Domain(kind, view.largest() if kind == "shared" else 1.0)
 
 
-def adapted(cells: Cells, view: AttentionView) -> Domain:
+def adaptive_domain(cells: Cells, view: AttentionView) -> Domain:
     """Make the adaptive domain: 0 to 1 if that is readable, else up to the largest weight of an informative cell.
 
     A cell is not informative if its row has a single open key, which always has weight 1, or if its key is a special
     token, to which many heads give much more attention than to any word. Larger weights have the color at the end.
     """
-    weights = np.where(colored(cells), cells.weights, 0)
+    weights = np.where(has_color(cells), cells.weights, 0)
     is_special = np.array([token.special for token in view.keys.tokens[:: cells.tile]], bool)
     is_word = ~is_special
     if is_special.shape != weights.shape[-1:] or is_special.all():
@@ -277,7 +277,7 @@ def adapted(cells: Cells, view: AttentionView) -> Domain:
     return Domain("adapts", largest, "between words" if rows.max() > largest else "where several keys are left")
 
 
-def colored(cells: Cells) -> np.ndarray:
+def has_color(cells: Cells) -> np.ndarray:
     """Return whether cells have a color for their weight: if open, or if their fully masked row was given weights."""
     filled = (cells.states == EMPTY) & (cells.weights > 0)
     return np.isfinite(cells.weights) & ((cells.states == WEIGHT) | filled)

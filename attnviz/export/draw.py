@@ -258,7 +258,7 @@ JOINED = (
 """Pattern of several characters that form one emoji; in pictures, a middle dot may replace the joiner."""
 
 
-def finished_svg(svg: bytes, title: str, description: str) -> bytes:
+def finish_svg(svg: bytes, title: str, description: str) -> bytes:
     """Add title and description for screen readers to an SVG, and embed its fonts, reduced to the characters in it.
 
     With its fonts, it looks the same in every viewer. Characters missing in a font are drawn in fonts of the viewer;

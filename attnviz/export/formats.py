@@ -20,7 +20,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Record
 from attnviz.export import numbers
-from attnviz.export.draw import ExportError, clean, draw, finished_svg, json_text, lacking, vega_lite
+from attnviz.export.draw import ExportError, clean, draw, finish_svg, json_text, lacking, vega_lite
 from attnviz.export.explore import explore
 from attnviz.export.page import page
 
@@ -84,7 +84,7 @@ class SizedFigure:
         """Draw the picture as "png", "svg" or "pdf"; `options` are arguments of `export.draw.draw`."""
         if preset := self.preset:
             sizes = (inches * POINTS_PER_INCH for inches in (*preset.inches, preset.high))
-            options["fits"] = (self.scale, *sizes, preset.points[1] / preset.points[0])  # see `png_svg_pdf.resized`
+            options["fits"] = (self.scale, *sizes, preset.points[1] / preset.points[0])  # see `png_svg_pdf.resize`
         return draw(kind, self.vega_lite, limit=self.limit, begun=self.begun, **options)
 
     def density(self, scale: int = 1, ppi: int | None = None) -> int:
@@ -146,7 +146,7 @@ def file_content(picture: SizedFigure, format: str, scale: int = 1, ppi: int | N
         case "png":
             return picture.draw("png", ppi=picture.density(scale, ppi))
         case "svg":
-            return finished_svg(picture.draw("svg"), figure.title, figure.description)
+            return finish_svg(picture.draw("svg"), figure.title, figure.description)
         case "html":
             return page(figure, picture.vega_lite)
         case "json":

@@ -31,14 +31,14 @@ def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), one
         kind: "png", "svg", "pdf", or "javascript" for Vega as a script.
         picture: Vega-Lite as JSON.
         ppi: pixels per inch of a PNG.
-        fits: arguments of `resized` after the SVG; () for the original size.
+        fits: arguments of `resize` after the SVG; () for the original size.
         one_sign: pattern, and the character that replaces its matches in PNG and PDF; () to replace nothing.
     """
     import vl_convert
 
     if kind == "javascript":
         return vl_convert.javascript_bundle().encode()
-    svg = resized(to_svg(picture), *fits) if fits else to_svg(picture)
+    svg = resize(to_svg(picture), *fits) if fits else to_svg(picture)
     if kind == "svg":
         return (re.sub(SIDES, r'width="\1pt" height="\2pt"', svg, count=1) if fits else svg).encode()
     if one_sign:
@@ -54,7 +54,7 @@ def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), one
     return vl_convert.svg_to_png(svg, ppi=ppi)
 
 
-def resized(svg: str, scale: float, narrow: float, wide: float, high: float, smallest: float) -> str:
+def resize(svg: str, scale: float, narrow: float, wide: float, high: float, smallest: float) -> str:
     """Scale an SVG by `scale`, or by less if it would be too high or too wide.
 
     Args:

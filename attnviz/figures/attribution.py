@@ -22,7 +22,7 @@ from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.figures.base import FigureFacts, edited, figure, number_arrays, text_array
+from attnviz.figures.base import FigureFacts, edits_in_name, figure, number_arrays, text_array
 from attnviz.figures.forms import BarChart, Map, token_sides
 
 MAP, MOST_BARS = 440, 40
@@ -62,7 +62,7 @@ class Traced:
     def facts(self, what: str, subject: str, shares: np.ndarray, **facts: Any) -> FigureFacts:
         """Build the facts of a figure of `shares`, with lines on the attention that the rollout does not include."""
         num_rows, kind = self.mixed.left_out, self.mixed.kind
-        layer, end = f"{kind} after layer {self.layer}", edited(self.record.edits)
+        layer, end = f"{kind} after layer {self.layer}", edits_in_name(self.record.edits)
         left_out = f"{num_rows} rows had no weights and pass through unchanged" if num_rows else ""
         return FigureFacts(
             what=f"{what} · {kind}, after layer {self.layer}",

@@ -282,10 +282,10 @@ def number_arrays(table: pd.DataFrame) -> dict[str, np.ndarray]:
 
 def stem(record: Record, *what: object, sentence: int = 0, view: View = View()) -> str:
     """Build the stem of a file name from the model, the content of the figure, the input text and the edits."""
-    return file_stem(record.source, *what, record.sentences[sentence].text, end=edited(record.edits, view))
+    return file_stem(record.source, *what, record.sentences[sentence].text, end=edits_in_name(record.edits, view))
 
 
-def edited(edits: Edits, view: View = View()) -> str:
+def edits_in_name(edits: Edits, view: View = View()) -> str:
     """Summarize edits and view for a file name: "causal off 0.2 temperature 0.5"."""
     parts = [] if edits.own_mask else ["no own mask"]
     if edits.mask is not None:

@@ -23,7 +23,7 @@ from attnviz.charts.theme import Style
 from attnviz.core.amounts import decimals, digits
 from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.tokens import Token
-from attnviz.figures.base import FigureFacts, edited, figure, subtitles, text_array
+from attnviz.figures.base import FigureFacts, edits_in_name, figure, subtitles, text_array
 from attnviz.figures.forms import Map
 
 LEAST = 0.05
@@ -70,7 +70,7 @@ def difference(comparison: AlignedPair, **style: Any) -> Map:
         notes=lines,
         lines=lines,
         explains_rows=True,
-        name=file_stem("compared", file_names[0], "with", file_names[1], end=edited(comparison.a.record.edits)),
+        name=file_stem("compared", file_names[0], "with", file_names[1], end=edits_in_name(comparison.a.record.edits)),
         table=partial(tables.comparison_table, comparison),
         words=partial(sentences.compared, comparison),
         arrays=partial(_arrays, comparison),

@@ -68,7 +68,7 @@ def head(
     """
     window = {"sentence": sentence, "view": view, "rows": rows or ALL, "columns": columns or ALL}
     part = views.see(record, site, **window)
-    name = called(part, head)
+    name = map_name(part, head)
     facts = FigureFacts(
         what=f"{name[:1].upper()}{name[1:]}",
         notes=[part.window],
@@ -151,7 +151,7 @@ def heads_in_name(head: int | str) -> str:
     return f"head-{head}" if isinstance(head, int) else f"heads-{head}"
 
 
-def called(view: AttentionView, head: int | str) -> str:
+def map_name(view: AttentionView, head: int | str) -> str:
     """Name a map for a title: "head 2 of cross layer 1 (off)"."""
     step = view.step
     if isinstance(head, int):
@@ -174,7 +174,7 @@ def states_of(cells: Cells, view: AttentionView) -> tuple[tuple[CellState, ...],
     is_nan, is_masked_row = np.isnan(cells.weights), cells.states == EMPTY
     case = np.where(is_nan, np.uint8(_NAN), np.uint8(_OPEN))
     if is_masked_row.any():
-        masked_case = np.where(is_nan, _EMPTY_NAN, np.where(signs.colored(cells), _FILLED, _EMPTY))
+        masked_case = np.where(is_nan, _EMPTY_NAN, np.where(signs.has_color(cells), _FILLED, _EMPTY))
         case[is_masked_row] = masked_case[is_masked_row]
     if cells.scores is not None and (infinite := cells.scores == -np.inf).any():
         case[infinite & (case == _OPEN) & (cells.blocked == 0)] = _MINUS_INFINITY
@@ -233,7 +233,7 @@ def distance(record: Record, site: Site, head: int | str, *, sentence: int = 0, 
 
     The bins are the query itself, 1 before it, 2 to 3, 4 to 7, ..., and the same after it. See `analysis.by_distance`.
     """
-    name, step = called(views.see(record, site, sentence=sentence), head), record.step(site)
+    name, step = map_name(views.see(record, site, sentence=sentence), head), record.step(site)
 
     @cache
     def measure() -> tuple[pd.DataFrame, list[str]]:

@@ -15,7 +15,7 @@ from attnviz.analysis.heads import head_metrics
 from attnviz.analysis.views import AttentionView
 from attnviz.charts import marks, pixels, signs
 from attnviz.charts.marks import Ramp, Spec, Table, heading, legend_table, ramp_spec, signs_spec, text_width, title_spec
-from attnviz.charts.signs import NOT_A_NUMBER, CellState, Domain, adapted, domain_of
+from attnviz.charts.signs import NOT_A_NUMBER, CellState, Domain, adaptive_domain, domain_of
 from attnviz.charts.theme import LINE, Theme
 from attnviz.core.amounts import written
 from attnviz.core.edits import Site
@@ -164,7 +164,7 @@ class Thumbnails(Figure):
         diverging = {head: Ramp(steps[head].weight_name, limit, signed=True) for head in signed}
         heads, domains = [head for head in self.cells if head not in diverging], {}
         if self.domain == "adapts":
-            domains = {head: adapted(self.cells[head], self.views[head[0]]) for head in heads}
+            domains = {head: adaptive_domain(self.cells[head], self.views[head[0]]) for head in heads}
         elif heads:  # one scale for all
             domain = domain_of(self.domain, self.views[heads[0][0]], self.cells[heads[0]])
             domains = dict.fromkeys(heads, domain)

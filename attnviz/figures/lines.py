@@ -13,13 +13,13 @@ from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes, marks, signs
 from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY
 from attnviz.charts.marks import LegendEntry, Spec, Table, heading, legend_table, signs_spec, text_width, title_spec
-from attnviz.charts.signs import NOT_A_NUMBER, POLICIES, CellState, colored
+from attnviz.charts.signs import NOT_A_NUMBER, POLICIES, CellState, has_color
 from attnviz.charts.theme import LINE, MONO
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, visible_text
 from attnviz.core.errors import InputError
 from attnviz.figures.base import FigureFacts, SiteFigure, Views, subtitles, text_array
-from attnviz.figures.head import called
+from attnviz.figures.head import map_name
 
 SIDES, ALIGN, STACKS = ("query", "key"), ("right", "left"), ("decoder", "encoder")
 """Ends of a line, alignment of their labels, and their stacks in an encoder-decoder model."""
@@ -126,7 +126,7 @@ class HeadLines(SiteFigure):
         has_weight = np.stack([(cells.blocked == 0) | (cells.states == EMPTY) for cells in self._cells]) & is_picked
         weights = np.stack([cells.weights for cells in self._cells]).astype(np.float64)
         sizes = np.nan_to_num(np.abs(weights) if self._window.step.linear else weights)
-        is_visible = has_weight & np.stack([*map(colored, self._cells)]) & (sizes > 0)
+        is_visible = has_weight & np.stack([*map(has_color, self._cells)]) & (sizes > 0)
         weights, sizes = weights[is_visible], sizes[is_visible]
         strongest = np.argsort(-sizes, kind="stable")[: MOST_LINES if self.least is None else MOST_ASKED]
         if self.least is not None:
@@ -139,7 +139,7 @@ class HeadLines(SiteFigure):
     @property
     def facts(self) -> FigureFacts:
         heads = self.heads
-        name = called(self.attention_view, heads[0]) if len(heads) == 1 else self.site.head(*heads)
+        name = map_name(self.attention_view, heads[0]) if len(heads) == 1 else self.site.head(*heads)
         subject = self.site, f"lines-{'-'.join(map(str, heads))}"
         facts = {"table": self._table, "words": self._in_words, "arrays": self._arrays}
         return FigureFacts(what=f"Lines · {name}", subject=subject, **facts)

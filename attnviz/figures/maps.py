@@ -14,7 +14,7 @@ from attnviz.analysis.blocks import largest_in_size
 from attnviz.analysis.views import SeenMask, View, as_tokens, groups
 from attnviz.charts.axes import KEY, QUERY, RECTANGLES, RowEnd, size_of
 from attnviz.charts.marks import Ramp, scale_of
-from attnviz.charts.pixels import Number, Squares, pooled
+from attnviz.charts.pixels import Number, Squares, pool_largest
 from attnviz.charts.signs import MAY_ATTEND, CellState, blocked_by
 from attnviz.charts.theme import CAUTIONS
 from attnviz.check import AXES, ArrayReport
@@ -24,7 +24,7 @@ from attnviz.core.display import file_stem, in_title
 from attnviz.core.masks import Full, Mask
 from attnviz.core.record import ALL
 from attnviz.core.tokens import Token
-from attnviz.figures.base import FigureFacts, edited, figure, text_array
+from attnviz.figures.base import FigureFacts, edits_in_name, figure, text_array
 from attnviz.figures.forms import Map, RowMarks, token_sides
 
 Tokens = Sequence[Token | str]
@@ -237,11 +237,11 @@ def _state_map(
         """Compute the squares of the map, with `tile` cells per side, each in its state of the highest priority."""
         numbers, ramp, texts = [], None, ()
         if weights is not None and scale == "sequential":
-            numbers, ramp = [Number("weight", pooled(weights, tile), ".3f")], Ramp("weight", 1.0)
+            numbers, ramp = [Number("weight", pool_largest(weights, tile), ".3f")], Ramp("weight", 1.0)
         elif weights is not None:
             largest = largest_in_size(weights, tile)
             numbers, ramp = [Number("weight", largest, ".3f")], scale_of("weight", largest, signed=True)
-        tile_states = pooled(states, tile)
+        tile_states = pool_largest(states, tile)
         if cell_text and tile_states.size <= MOST_TEXTS:
             texts = [cell_text(*cell) for cell in np.ndindex(tile_states.shape)]
         last = len(kinds) - 1  # the legend begins with the last of the kinds
@@ -270,7 +270,7 @@ def leaks(test: LeakTest, *, selected: tuple[int, int] | None = None, **style: A
         notes=[expected, measured, *test.notes, caution, edits],
         lines=[expected, caution],
         more=[measured, *test.notes, edits, *(test.in_words(*cell) for cell in cells)],
-        name=file_stem(test.source, "leaks", test.where, test.text, end=edited(test.edits)),
+        name=file_stem(test.source, "leaks", test.where, test.text, end=edits_in_name(test.edits)),
         table=partial(tables.leaks_table, test),
         words=partial(sentences.leaks, test),
         arrays=arrays | {f"{name}_tokens": text_array(side) for name, side in texts.items()},

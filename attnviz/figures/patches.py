@@ -20,7 +20,7 @@ from attnviz.core.places import Box, Picture
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures.base import Views
-from attnviz.figures.text_strip import LOOKS, PLACES, TOOLTIP, TokenWeights, balanced, word_layers
+from attnviz.figures.text_strip import LOOKS, PLACES, TOOLTIP, TokenWeights, balance_lines, word_layers
 
 SIDE, BETWEEN, LEAST, THIN = 300, 6, 24.0, 8
 """Pixels: longer side of all pictures of a text, gap between them, smallest shorter side of a picture, and width below
@@ -158,12 +158,12 @@ class PatchImage(TokenWeights):
             patches, words = [], []
             for i, (token, look) in enumerate(zip(tokens.tokens, looks, strict=True)):
                 row = look | {"cover": float(is_shaded or not has_pixels), "end": end}
-                is_tinted = is_shaded and has_pixels and self.colored[i]
+                is_tinted = is_shaded and has_pixels and self.has_color[i]
                 if is_tinted:
                     row.update({"fill": TINT, "ink": self.colors.text, "cover": STRONGEST * float(shade[i])})
                 if (box := token.box) is None:
                     if is_tinted:  # the words have no fill opacity
-                        row["fill"] = pixels.mixed(TINT, self.colors.background, row["cover"])
+                        row["fill"] = pixels.mix_colors(TINT, self.colors.background, row["cover"])
                     text = "" if are_dots else visible_text(tokens.labels[i], 16)
                     words.append(row | {"text": text, "number": ""})
                     continue
@@ -174,7 +174,8 @@ class PatchImage(TokenWeights):
                 patches.append(row)
             size, gap = (DOT, 1.0) if are_dots else (CHIP, 4.0)
             widths = [text_width(word["text"]) + 12 if word["text"] else DOT for word in words]
-            for word, (x, line), width in zip(words, balanced(widths, [gap] * len(words), SIDE), widths, strict=True):
+            places = balance_lines(widths, [gap] * len(words), SIDE)
+            for word, (x, line), width in zip(words, places, widths, strict=True):
                 top = line * (size + gap)
                 word.update({"x": x, "x2": x + width, "y": top, "y2": top + size})
             layout.append((frames, patches, words))

@@ -14,13 +14,13 @@ from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes, marks, pixels, signs
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.marks import PHONE, LegendEntry, Ramp, Spec, heading, ramp_spec, scale_of, text_width, title_spec
-from attnviz.charts.signs import MAY_ATTEND, NOT_A_NUMBER, POLICIES, CellState, Domain, colored, domain_of
+from attnviz.charts.signs import MAY_ATTEND, NOT_A_NUMBER, POLICIES, CellState, Domain, domain_of, has_color
 from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme, gray_ramp
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, visible_text
 from attnviz.core.errors import InputError
 from attnviz.figures.base import FigureFacts, SiteFigure, Views, subtitles, text_array
-from attnviz.figures.head import called, heads_in_name
+from attnviz.figures.head import heads_in_name, map_name
 from attnviz.figures.lines import window_notes
 
 MOST_TOKENS, FEW, LONGEST = 400, 40, 24
@@ -104,9 +104,9 @@ class TokenWeights(SiteFigure):
         return self.cells.weights[0]
 
     @cached_property
-    def colored(self) -> np.ndarray:
+    def has_color(self) -> np.ndarray:
         """Whether each shaded token has a weight to show, boolean (shaded tokens,)."""
-        return colored(self.cells)[0]
+        return has_color(self.cells)[0]
 
     @cached_property
     def scale(self) -> Domain:
@@ -146,7 +146,7 @@ class TokenWeights(SiteFigure):
     @property
     def facts(self) -> FigureFacts:
         return FigureFacts(
-            what=f"Attention {self.side} {self.token} · {called(self.attention_view, self.head)}",
+            what=f"Attention {self.side} {self.token} · {map_name(self.attention_view, self.head)}",
             subject=(self.site, f"{heads_in_name(self.head)}-{self.kind}{self.side}-{self.position}"),
             table=self._table,
             words=self._in_words,
@@ -204,7 +204,7 @@ class TokenWeights(SiteFigure):
             fill, other_name, weight, state = colors.background, "", "", ""
             if is_shaded:
                 weight, state, other_name = written(float(self.weights[i]), ".4f"), self.state(i), chosen
-                fill = pixels.color_at(float(shades[i]), colors) if self.colored[i] else colors.blocked
+                fill = pixels.color_at(float(shades[i]), colors) if self.has_color[i] else colors.blocked
             query_name, key_name = (other_name, name) if are_keys else (name, other_name)
             ink, is_nan = pixels.readable(fill, colors), "NaN" in state
             row = {
@@ -289,12 +289,12 @@ class TextStrip(TokenWeights):
                 texts = [visible_text(token.text, LONGEST) for token in side.tokens[start:stop]]
                 widths = [max(text_width(text, character) + 10, 36.0 if has_numbers else 14.0) for text in texts]
                 gaps = [1.0 if token.joined else BLANK for token in side.tokens[start:stop]]
-                places = balanced(widths, gaps, line_width)
+                places = balance_lines(widths, gaps, line_width)
                 for i, (offset, line), width, text in zip(range(start, stop), places, widths, texts, strict=True):
                     left = line_width - offset - width if axes.from_right(side.labels) else offset
                     top, number = y + line * line_height, ""
                     if has_numbers:
-                        number = f"{self.weights[i]:.2f}" if self.colored[i] else "–"
+                        number = f"{self.weights[i]:.2f}" if self.has_color[i] else "–"
                     if has_numbers and np.isnan(self.weights[i]):
                         number = "NaN"
                     box = {"x": left, "x2": left + width, "y": top, "y2": top + high, "text": text}
@@ -306,7 +306,7 @@ class TextStrip(TokenWeights):
     @property
     def _legend(self) -> list[LegendEntry]:
         """Legend lines for tokens without a weight."""
-        colors, token_by_state = self._colors, {self.state(i): i for i in np.flatnonzero(~self.colored).tolist()}
+        colors, token_by_state = self._colors, {self.state(i): i for i in np.flatnonzero(~self.has_color).tolist()}
         states = []
         for text, i in token_by_state.items():
             states.append(CellState(text, "blocked", "frame" if np.isnan(self.weights[i]) else "dash"))
@@ -314,7 +314,7 @@ class TextStrip(TokenWeights):
         return entries + signs.more_rules(left_out, colors)
 
 
-def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:
+def balance_lines(widths: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:
     """Break tokens into as few lines as possible, of similar length; return the left end and the line of each token.
 
     Args:

@@ -12,7 +12,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
 from attnviz.figures import text_strip as strip_figure
-from attnviz.figures.text_strip import MOST_TOKENS, WIDTH, balanced
+from attnviz.figures.text_strip import MOST_TOKENS, WIDTH, balance_lines
 
 WORDS = ["The", "cat", "sat", "down", "there"]
 TABLE = "tokens"
@@ -55,7 +55,7 @@ def test_a_text_is_broken_into_as_few_lines_as_fit_and_the_longest_is_no_longer_
     """No line is longer than there is room; in eight pixels less there would be more lines."""
 
     def ends(width):
-        placed = balanced(wides, [5.0] * len(wides), width)
+        placed = balance_lines(wides, [5.0] * len(wides), width)
         return placed, {line: x + wide for (x, line), wide in zip(placed, wides, strict=True)}
 
     placed, lines = ends(most)
