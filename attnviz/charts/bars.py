@@ -144,15 +144,15 @@ def _view(i: int, length: int, colors: Theme) -> Spec:
     if not length:
         layers.append(marks.layer("rows", "text", texts | start, font=MONO, **text))
         return {"layer": layers, "width": 1, "height": {"step": STEP}}
-    x = {end: {"x": marks.places(1) | {"field": f"{end}_{i}"}} for end in ("zero", "before", "begin", "end")}
+    x_of = {end: {"x": marks.places(1) | {"field": f"{end}_{i}"}} for end in ("zero", "before", "begin", "end")}
     has_hollow = f"isValid(datum.before_{i})"
     thickness = marks.when(has_hollow, marks.pixels_at(INNER), marks.pixels_at(THICK))
-    filled = y | x["begin"] | {"x2": {"field": f"share_{i}"}, "fill": marks.as_is(f"fill_{i}"), "size": thickness}
+    filled = y | x_of["begin"] | {"x2": {"field": f"share_{i}"}, "fill": marks.as_is(f"fill_{i}"), "size": thickness}
     hollow = {"size": OUTER, "fill": colors.background, "stroke": colors.quiet}
     layers += [
-        marks.layer("meta", "rule", x["zero"], color=colors.line),
-        marks.layer("rows", "bar", y | x["before"], where=has_hollow, **hollow),
+        marks.layer("meta", "rule", x_of["zero"], color=colors.line),
+        marks.layer("rows", "bar", y | x_of["before"], where=has_hollow, **hollow),
         marks.layer("rows", "bar", filled, where=f"isValid(datum.share_{i})"),
-        marks.layer("rows", "text", texts | x["end"], font=MONO, dx=6, **text),
+        marks.layer("rows", "text", texts | x_of["end"], font=MONO, dx=6, **text),
     ]
     return {"layer": layers, "width": length, "height": {"step": STEP}}

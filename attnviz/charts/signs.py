@@ -184,8 +184,12 @@ def _names(mask: Mask) -> frozenset[str]:
 
 def legend(states: Sequence[CellState], colors: Theme) -> list[LegendEntry]:
     """Build the legend lines: one for each text of the states, then one for each of the first MOST_RULES rules."""
-    without_rules = (state for state in states if state.legend or not state.rules)
-    state_by_text = {state.text if state.legend is None else state.legend: state for state in without_rules}
+    state_by_text = {}
+    for state in states:
+        if state.legend is not None:
+            state_by_text[state.legend] = state
+        elif not state.rules:
+            state_by_text[state.text] = state
     rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
     for pattern, line in rules[:MOST_RULES]:
         text = textwrap.shorten(line, LONGEST_RULE, placeholder=" …")

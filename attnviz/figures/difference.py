@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnviz.analysis import BLOCKED, sentences, tables
-from attnviz.analysis.align import BLANK, AlignedPair, Pair, Side
+from attnviz.analysis.align import BLANK, AlignedPair, Pair
 from attnviz.analysis.blocks import largest_in_size
 from attnviz.analysis.sentences import all_heads
 from attnviz.analysis.views import groups
@@ -61,7 +61,8 @@ def difference(comparison: AlignedPair, **style: Any) -> Map:
     """
     lines, names, file_names = lines_of(comparison), [], []
     for side in (comparison.a, comparison.b):
-        file_names.append(f"{side.record.source} {side.site.kind[0]}{side.site.short(side.head)} {_text(side)[:16]}")
+        text = side.record.sentences[side.sentence].text[:16]
+        file_names.append(f"{side.record.source} {side.site.kind[0]}{side.site.short(side.head)} {text}")
         combined = f"{side.head} of {all_heads(side.step)} · {side.site}"
         head = side.site.head(side.head) if isinstance(side.head, int) else combined
         names.append(f"{head} · {in_title(side.record.source)}")
@@ -203,7 +204,8 @@ def names_of(comparison: AlignedPair) -> tuple[str, str, str]:
     for side in (comparison.a, comparison.b):
         head = side.site.head(side.head) if isinstance(side.head, int) else f"{side.head} of {side.site}"
         edits = ", ".join(side.record.edits.in_words()) or "original"
-        properties.append((side.record.source, head, _text(side), edits if len(edits) <= LONGEST_EDITS else "changed"))
+        text = side.record.sentences[side.sentence].text
+        properties.append((side.record.source, head, text, edits if len(edits) <= LONGEST_EDITS else "changed"))
     names = next((pair for pair in zip(*properties, strict=True) if pair[0] != pair[1]), ("", ""))
     texts = properties[0][2], properties[1][2]
     if names == texts and all(texts):
@@ -220,16 +222,11 @@ def lines_of(comparison: AlignedPair) -> list[str]:
     """Return the lines under the title: both texts, origin of the weights, edits, and the part that is drawn."""
     size = size_beside(len(comparison.rows), len(comparison.columns))
     sides, lines = (comparison.a, comparison.b), []
-    texts = [visible_text(_text(side), LONGEST_TEXT).replace("␣", " ") for side in sides]
+    texts = [visible_text(side.record.sentences[side.sentence].text, LONGEST_TEXT).replace("␣", " ") for side in sides]
     origins_and_edits = [" · ".join(filter(None, subtitles(side.record))) for side in sides]
     for a, b in (texts, origins_and_edits):
         lines += [a] if a == b else [f"A: {a}", f"B: {b}"]
     return [*lines, *filter(None, [sentences.window_text(comparison)]), MEASURE, *axes.notes_on(size, TILES)]
-
-
-def _text(side: Side) -> str:
-    """Return the input text of a side."""
-    return side.record.sentences[side.sentence].text
 
 
 def _label(both: Both) -> str:

@@ -138,9 +138,8 @@ class HeadLines(SiteFigure):
 
     @property
     def facts(self) -> FigureFacts:
-        heads = self.heads
-        name = map_name(self.attention_view, heads[0]) if len(heads) == 1 else self.site.head(*heads)
-        subject = self.site, f"lines-{'-'.join(map(str, heads))}"
+        name = map_name(self.attention_view, self.heads[0]) if len(self.heads) == 1 else self.site.head(*self.heads)
+        subject = self.site, f"lines-{'-'.join(map(str, self.heads))}"
         facts = {"table": self._table, "words": self._in_words, "arrays": self._arrays}
         return FigureFacts(what=f"Lines · {name}", subject=subject, **facts)
 
@@ -382,7 +381,8 @@ def _widest(labels: Sequence[str]) -> float:
 
 def _count_note(weights: np.ndarray, total: int, pins: frozenset[Pin], least: float | None) -> str:
     """Write how many of `total` weights, of all tokens or of the picked ones, have a line."""
-    count, picked = len(weights), f" of the picked {'token' if len(pins) == 1 else 'tokens'}" if pins else ""
+    noun = "token" if len(pins) == 1 else "tokens"
+    count, picked = len(weights), f" of the picked {noun}" if pins else ""
     if count == total:
         return f"all {total:,} weights{picked} have a line" if total else f"no weight{picked} to draw"
     note = f"{count:,} of {total:,} weights{picked} have a line"

@@ -196,9 +196,9 @@ def checked(array: Tensor | np.ndarray, report: ArrayReport, **style: Any) -> Ma
 
     An array with more than `MOST_CHECKED` queries or keys is drawn in part, without these cells.
     """
-    wrong = (item for item in report.findings if item.severity != "note" and item.cells)
-    found = next(wrong, None) if max(report.shape[2:]) <= MOST_CHECKED else None
-    cells = [dict(zip(found.axes, cell, strict=True)) for cell in found.cells] if found else []
+    problems = [item for item in report.findings if item.severity != "note" and item.cells]
+    finding = problems[0] if problems and max(report.shape[2:]) <= MOST_CHECKED else None
+    cells = [dict(zip(finding.axes, cell, strict=True)) for cell in finding.cells] if finding else []
     batch, head = (cells[0].get(axis, 0) if cells else 0 for axis in AXES[:2])
     cells = [cell for cell in cells if (cell.get("batch", batch), cell.get("head", head)) == (batch, head)]
     values = real_tensor(array)
@@ -208,14 +208,14 @@ def checked(array: Tensor | np.ndarray, report: ArrayReport, **style: Any) -> Ma
     parts = f"batch {batch}", f"head {head}", *(f"the first {MOST_CHECKED} {side}" for side in ("queries", "keys"))
     sizes = zip(parts, report.shape, (1, 1, MOST_CHECKED, MOST_CHECKED), strict=True)
     line = ", ".join(f"{part} of {size:,}" for part, size, most in sizes if size > most)
-    rule = found.rule.replace("-", " ") if found else "no error"
+    rule = finding.rule.replace("-", " ") if finding else "no error"
     titles = {"no error": ("What was checked", "evidence"), "deviation": ("Cells that differ", "differs")}
-    title, mark = titles.get(rule, (f"Evidence of {rule}", "evidence"))
-    kinds = *CHECKED[report.kind], CellState(mark, "leak", "cross")
-    marked = maps.checked_states(values, report.kind, report.convention, cells)
+    title, legend_text = titles.get(rule, (f"Evidence of {rule}", "evidence"))
+    kinds = *CHECKED[report.kind], CellState(legend_text, "leak", "cross")
+    cell_states = maps.checked_states(values, report.kind, report.convention, cells)
     weights = values.nan_to_num(0.0, 0.0, 0.0).clamp(0, 1).numpy() if report.kind == "weights" else None
     options = {"lines": (line,) if line else (), "file": title.lower(), "weights": weights}
-    return states(title, marked, kinds, *([*map(str, range(size))] for size in values.shape), **options, **style)
+    return states(title, cell_states, kinds, *([*map(str, range(size))] for size in values.shape), **options, **style)
 
 
 def _state_map(

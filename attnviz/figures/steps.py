@@ -165,9 +165,8 @@ class StepsOverview(HeadSteps):
         return tuple(filter(None, map(main_table, self.stages)))
 
     def _in_words(self) -> str:
-        return " ".join(
-            f"{i}. {stage.title}: {stage.missing or stage.changed}" for i, stage in enumerate(self.stages, 1)
-        )
+        texts = (f"{i}. {stage.title}: {stage.missing or stage.changed}" for i, stage in enumerate(self.stages, 1))
+        return " ".join(texts)
 
     def draw(self) -> Views:
         """Draw a thumbnail for each stage, with its name, its shape and its selected number on the right."""
