@@ -56,7 +56,8 @@ class Column:
         begins = np.array(self.begins or [0.0] * count, float)
         numbers = np.array([0.0, *values, *before, *begins])
         finite = numbers[np.isfinite(numbers)]
-        low, high = (finite.min() if is_signed else 0.0), self.longest or finite.max()
+        low = finite.min() if is_signed else 0.0
+        high = self.longest or finite.max()
 
         def scale(ends: np.ndarray) -> list[float | None]:
             """Map ends of bars from values to positions, 0 to 1; NaN becomes None."""

@@ -46,7 +46,7 @@ class Grid:
         notes: further states at the end of the legend.
         tiles: words for how a tile summarizes its cells.
         brush: whether a drag selects cells, if they are rectangles.
-        prefix: prefix of the names of the tables, if the grid is one of several in a chart.
+        prefix: prefix of the table names, if the grid is one of several in a chart.
         is_table: whether the grid is one of several tables of numbers: it has a frame and no axis titles, and the rows
             of an image are clickable.
     """

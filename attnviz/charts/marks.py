@@ -231,7 +231,7 @@ def fill_titles(view: dict[str, Any], data: dict[str, Table], table: str = "meta
 
 
 def legend_table(entries: Sequence[LegendEntry]) -> Table:
-    """Build the table that `signs_spec` reads; without entries, it has an empty one, because Vega needs one.
+    """Build the table that `signs_spec` reads; without entries, it has one empty line, because Vega needs a line.
 
     Vega merges equal values of a scale. To make them unique, a text begins with its number, which the legend hides, a
     path ends with moves that draw nothing, and colors differ in opacity.

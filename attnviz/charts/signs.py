@@ -261,13 +261,11 @@ def adaptive_domain(cells: Cells, view: AttentionView) -> Domain:
     token, to which many heads give much more attention than to any word. Larger weights have the color at the end.
     """
     weights = np.where(has_color(cells), cells.weights, 0)
-    is_special = np.array([token.special for token in view.keys.tokens[:: cells.tile]], bool)
-    is_word = ~is_special
-    if is_special.shape != weights.shape[-1:] or is_special.all():
+    is_word = ~np.array([token.special for token in view.keys.tokens[:: cells.tile]], bool)
+    if len(is_word) != weights.shape[-1] or not is_word.any():
         is_word = np.ones(weights.shape[-1], bool)
-    has_choice = (cells.blocked == 0).sum(-1) > 1
-    rows = weights if has_choice.all() else weights[has_choice]
-    largest = float((rows if is_word.all() else rows[:, is_word]).max(initial=0))
+    rows = weights[(cells.blocked == 0).sum(-1) > 1]  # rows with a choice between keys
+    largest = float(rows[:, is_word].max(initial=0))
     tokens = max(len(view.queries), len(view.keys))
     is_faint = 0 < largest < 1
     if tokens <= CROWDED:

@@ -115,7 +115,7 @@ def explore(
 def fill_page(
     data: dict[str, Any], blocks: Sequence[str], scripts: Sequence[str] = (), style: str = "", **parts: str
 ) -> Page:
-    """Write a page of its data and scripts; its security policy allows only these scripts and styles, by their hash.
+    """Write a page with data and scripts; its security policy allows only these scripts and styles, by their hash.
 
     Args:
         data: content of the page, see `explore`.

@@ -46,8 +46,8 @@ class Traced:
         record: run whose attention is rolled out.
         mixed: mixing matrices of the layers.
         layer: index of the last layer.
-        shares: (n, n) float64, share of token j in position i after these layers; for a long text, the computed rows by
-            their positions.
+        shares: (n, n) float64, share of token j in position i after these layers; for a long text, a dictionary of some
+            of these rows by position.
     """
 
     record: Record
@@ -84,11 +84,11 @@ def rollout(traced: Traced, **style: Any) -> Map:
 
     def squares(tile: int) -> Squares:
         """Compute the squares of the map, with `tile` cells per side."""
-        part = largest_in_size(shares, tile)
+        tile_shares = largest_in_size(shares, tile)
         return Squares(
-            states=np.where(part == 0, 1, 0),
+            states=np.where(tile_shares == 0, 1, 0),
             kinds=[CellState("arrives", "ramp", legend=""), CellState("no path", "blocked", "hatch")],
-            numbers=[Number("share", part, ".4f")],
+            numbers=[Number("share", tile_shares, ".4f")],
             ramp=ramp,
         )
 
@@ -161,13 +161,13 @@ def relevance(
 
     def squares(tile: int) -> Squares:
         """Compute the squares of the map, with `tile` cells per side."""
-        part = largest_in_size(products, tile)
+        tile_products = largest_in_size(products, tile)
         may_attend = analysis.may_attend(step, head, slice(num_queries), slice(num_keys), sentence=sentence)
         return Squares(
             states=np.where(largest_in_size(may_attend.double().numpy(), tile) == 0, 1, 0),
             kinds=[CellState("raises the logit", "ramp", legend=""), CellState("blocked", "blocked", "hatch")],
-            numbers=[Number("share", part, ".5f")],
-            ramp=scale_of(SIGNED if signed else CUT, part, signed=signed),
+            numbers=[Number("share", tile_products, ".5f")],
+            ramp=scale_of(SIGNED if signed else CUT, tile_products, signed=signed),
         )
 
     sides = token_sides(*map(groups, tokens))

@@ -153,7 +153,7 @@ def _variation_column(comparison: AlignedPair, tile: int) -> RowEnd:
 
 
 def _side(comparison: AlignedPair, axis: int, end: int) -> GridSide:
-    """Make the rows (`axis` 0) or columns (1) of A (`end` 0), B (1) or A - B (2); rows of A and B have no labels."""
+    """Make the rows (`axis` 0) or columns (1) of A (`end` 0), B (1) or A - B (2), which alone has labels of rows."""
     both_tokens = _tokens(comparison, axis)
     tokens = groups([_token(both, end) for both in both_tokens])
     labels = () if axis == 0 and end < 2 else [*map(_label, both_tokens)]

@@ -99,7 +99,7 @@ def text_side(title: str, axis: str, labels: Sequence[str], names: Sequence[str]
 
 
 def numbers_in_cells(values: np.ndarray, ramp: Ramp, *also: Number, written: bool = True) -> Squares:
-    """Make squares of colored numbers, also written into the cells; NaN is colored as 0; `also` are for tooltips."""
+    """Make squares colored by numbers, NaN like 0, with the numbers inside if `written`; tooltips also have `also`."""
     flat = values.ravel().tolist()
     return Squares(
         states=np.zeros(values.shape, int),

@@ -120,7 +120,7 @@ def thumbnail_chart(
 
 
 def thumbnail_tables(table: str, rows: Sequence[dict], labels: Sequence[tuple], *fields: str) -> dict[str, Table]:
-    """Build the tables of `thumbnail_chart`: that of the images with additional columns, `fields`, and "labels"."""
+    """Build the tables of `thumbnail_chart`: `table`, a row per image with further columns `fields`, and "labels"."""
     label_rows = [dict(zip(BESIDE, label, strict=True)) for label in labels]
     return {table: marks.columns((*THUMBNAIL, *fields), rows), "labels": marks.columns(BESIDE, label_rows)}
 

@@ -161,13 +161,13 @@ class PatchImage(TokenWeights):
                 is_tinted = is_shaded and has_pixels and self.has_color[i]
                 if is_tinted:
                     row.update({"fill": TINT, "ink": self.colors.text, "cover": STRONGEST * float(shade[i])})
-                if (box := token.box) is None:
+                if token.box is None:
                     if is_tinted:  # the words have no fill opacity
                         row["fill"] = pixels.mix_colors(TINT, self.colors.background, row["cover"])
                     text = "" if are_dots else visible_text(tokens.labels[i], 16)
                     words.append(row | {"text": text, "number": ""})
                     continue
-                number = frame_of[box]
+                box, number = token.box, frame_of[token.box]
                 row.update({"x": box.left, "x2": box.right, "y": box.top, "y2": box.bottom, "frame": number})
                 if row["stroke_width"] <= 1:  # not emphasized
                     row["stroke_width"] = 0.0 if (box.right - box.left) * frames[number].width < THIN else 0.4
@@ -242,8 +242,9 @@ def frames_of(sentence: Sentence) -> list[Frame]:
     frames, left, top, bottom = [], 0.0, 0.0, 0.0
     for number, (index, boxes) in enumerate(layers):
         picture = sentence.pictures[index] if sentence.pictures else None
-        (high, wide), small_picture = (len({box.top for box in boxes}), len({box.left for box in boxes})), None
-        if picture:  # its size in pixels, else the number of patches
+        high, wide = len({box.top for box in boxes}), len({box.left for box in boxes})  # in patches
+        small_picture = None
+        if picture:
             (high, wide), small_picture = picture.size, picture.small
         factor = side / max(high, wide)
         width, height = max(LEAST, wide * factor), max(LEAST, high * factor)

@@ -139,9 +139,9 @@ class TokenWeights(SiteFigure):
     def lines(self) -> list[str]:
         """Lines under the title: origin of the weights, edits, end of the color scale, tokens that are drawn."""
         notes, view = self.notes, self.window
-        names_positions = len(notes) > len(view.notes)
+        has_position_note = len(notes) > len(view.notes)
         ending = "" if self.ramp.signed else self.scale.ending
-        return [*subtitles(self.record, self), ending, *view.rule, *notes, "" if names_positions else view.window]
+        return [*subtitles(self.record, self), ending, *view.rule, *notes, "" if has_position_note else view.window]
 
     @property
     def facts(self) -> FigureFacts:
@@ -228,7 +228,7 @@ class TokenWeights(SiteFigure):
 
 @dataclass(frozen=True, eq=False)
 class TextStrip(TokenWeights):
-    """Sentence shaded by attention from or to one token; both texts of cross-attention; `selected` has an outline."""
+    """Sentence shaded by attention from or to one token, or both texts of cross-attention; `selected` is outlined."""
 
     def draw(self) -> Views:
         """Draw the tokens line by line, with captions, the color scale and a legend."""
