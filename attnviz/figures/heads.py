@@ -365,16 +365,16 @@ def _layer_layout(record: Record) -> Layout:
     most = max((step.num_heads for step in steps), default=1)
     side_that_fits = (HIGH - ABOVE * len(kinds)) // max(1, len(steps)) - SPACE
     side = max(MIN_SIDE, min((WIDTH - LEFT) // most - SPACE, MAX_SIDE, max(USUAL_SIDE, side_that_fits)))
-    step, y, thumbnails, labels = side + SPACE, 0, [], []
+    pitch, y, thumbnails, labels = side + SPACE, 0, [], []
     for kind in kinds:
         calls = [call for call in steps if call.site.kind == kind]
         labels.append((-8, y - 11, kind, "right"))
         for head in range(max(call.num_heads for call in calls)):
             name = f"head {head}" if side > text_width("head 00") else str(head)
-            labels.append((head * step + side / 2, y - 11, name, "center"))
+            labels.append((head * pitch + side / 2, y - 11, name, "center"))
         for call in calls:
             labels.append((-8, y + side / 2, f"layer {call.site.layer}", "right"))
-            thumbnails += [((call.site, head), head * step, y, "") for head in range(call.num_heads)]
-            y += step
+            thumbnails += [((call.site, head), head * pitch, y, "") for head in range(call.num_heads)]
+            y += pitch
         y += ABOVE
     return Layout(side, side, 0, thumbnails, labels)
