@@ -267,7 +267,7 @@ def size_within(
     if style.width is None:
         return size
     left = max((text_width(short(label)) for label in rows.labels), default=0.0) + 40  # with the title of the axis
-    right = NOTE + 16 + ends[-1].widest + sum(end.width for end in ends[:-1]) if ends else 0
+    right = (NOTE + 16 + sum(end.width for end in ends[:-1]) + ends[-1].widest) if ends else 0
     pixels = style.width - left - right - 6
     if size.columns <= FITS:
         return replace(size, cell=float(max(NARROWEST, min(size.cell, pixels // max(1, size.columns)))))

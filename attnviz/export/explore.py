@@ -174,7 +174,7 @@ def _site(
             facts["ends"], facts["caption"] = scale.top, scale.caption
         if cells.reasons:
             grid = np.minimum(cells.blocked, MOST_RULES + 1).astype(np.uint8).tobytes()
-            facts["grid"] = grids.setdefault(grid, len(grids))
+            facts["grid"] = grids.setdefault(grid, len(grids))  # equal grids are stored once
         masked_rows = np.flatnonzero((cells.states == analysis.EMPTY).all(1)).tolist()
         if masked_rows and cells.weights.shape[1]:
             facts["empty"] = masked_rows

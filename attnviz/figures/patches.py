@@ -143,9 +143,9 @@ class PatchImage(TokenWeights):
 
     @cached_property
     def _layout(self) -> list[tuple[list[Frame], list[dict], list[dict]]]:
-        """Frames, rows of patches and rows of words (other tokens): of the shaded tokens, and of the chosen token.
+        """Frames, table rows of patches, and table rows of words (all other tokens), for each of two texts.
 
-        The second entry is left out if both are of the same text and the picture has no pixels to show.
+        The first has the shaded tokens; the second has the chosen token, if it is another text or has pixels.
         """
         has_pixels, layout = bool(self._patch_sentence.pictures), []
         for end in (1,) if self.one_text and not has_pixels else (1, 0):
@@ -166,12 +166,12 @@ class PatchImage(TokenWeights):
                         row["fill"] = pixels.mix_colors(TINT, self.colors.background, row["cover"])
                     text = "" if are_dots else visible_text(tokens.labels[i], 16)
                     words.append(row | {"text": text, "number": ""})
-                    continue
-                box, number = token.box, frame_of[token.box]
-                row.update({"x": box.left, "x2": box.right, "y": box.top, "y2": box.bottom, "frame": number})
-                if row["stroke_width"] <= 1:  # not emphasized
-                    row["stroke_width"] = 0.0 if (box.right - box.left) * frames[number].width < THIN else 0.4
-                patches.append(row)
+                else:
+                    box, number = token.box, frame_of[token.box]
+                    row.update({"x": box.left, "x2": box.right, "y": box.top, "y2": box.bottom, "frame": number})
+                    if row["stroke_width"] <= 1:  # not emphasized
+                        row["stroke_width"] = 0.0 if (box.right - box.left) * frames[number].width < THIN else 0.4
+                    patches.append(row)
             size, gap = (DOT, 1.0) if are_dots else (CHIP, 4.0)
             widths = [text_width(word["text"]) + 12 if word["text"] else DOT for word in words]
             places = balance_lines(widths, [gap] * len(words), SIDE)
