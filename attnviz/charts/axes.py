@@ -244,7 +244,7 @@ def number_cell(axes: tuple[str, str], rows: int, columns: int, wide: int) -> tu
 
 
 def predictions(words: Sequence[str], moved: Collection[int] = ()) -> list[RowEnd]:
-    """Make the texts of the word that each row predicts, as a list of one `RowEnd`; an empty list if no row predicts.
+    """Make the column of predicted words at the row ends, as a list of one `RowEnd`; an empty list if no row predicts.
 
     Args:
         moved: rows whose prediction changed.

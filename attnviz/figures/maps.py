@@ -260,7 +260,7 @@ def leaks(test: LeakTest, *, selected: tuple[int, int] | None = None, **style: A
     moved = f"an output has moved if it changes by more than {100 * test.tolerance:.1g}% of its length"
     measured = f"{moved}; if no token is changed, it {noise}"
     edits = f"changed: {', '.join(test.edits.in_words())}" if test.edits.in_words() else ""
-    cells = test.pairs[:1]  # the first leak, if any, or the selected cell
+    cells = test.pairs[:1]  # to describe in words: the selected cell, or else the first leak, if any
     if selected and all(0 <= i < n for i, n in zip(selected, test.moved.shape, strict=True)):
         cells = [selected]
     texts = {name: [token.text for token in side] for name, side in (("query", test.queries), ("key", test.keys))}

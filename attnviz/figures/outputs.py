@@ -259,8 +259,8 @@ def _row_notes(table: pd.DataFrame, num_drawn: int) -> list[str]:
     count, is_compared = len(table), "word_before" in table
     notes = [] if count else [NO_BLANK]
     if num_drawn < count:
-        part = "the {} of {} rows that changed most" if is_compared else "the first {} of {} rows"
-        notes.append(part.format(num_drawn, count))
+        drawn = "the {} of {} rows that changed most" if is_compared else "the first {} of {} rows"
+        notes.append(drawn.format(num_drawn, count))
     if is_compared and count:
         num_changed = int(table["word"].fillna(NOTHING).ne(table["word_before"].fillna(NOTHING)).sum())
         changed = f"another word than before: {num_changed} of {count} rows, listed first"
