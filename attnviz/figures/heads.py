@@ -101,7 +101,7 @@ def thumbnail_chart(
     left, right, top, bottom = -MARGIN, ends[0] + MARGIN, -max(MARGIN, above), ends[1] + MARGIN
     x, y = marks.places(0, domain=[left, right]), marks.places(0, domain=[bottom, top])
     box, has_image = marks.box(x, y), "isValid(datum.uri)"
-    strike = box | {"y": y | {"field": "y2"}, "y2": {"field": "y"}}
+    strike = box | {"y": y | {"field": "y2"}, "y2": {"field": "y"}}  # a diagonal of the image
     label = {"x": box["x"], "y": box["y"], "text": marks.field("label"), "fill": marks.as_is("ink")}
     frame = {"fill": None, "stroke": colors.accent, "strokeWidth": 2.5}
     lines = {"lineBreak": "\n", "lineHeight": LINE, "align": "left", "baseline": "top"}
