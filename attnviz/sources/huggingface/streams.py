@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from threading import RLock
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,17 +23,20 @@ POSITION_LATER = "Positions are not added to the tokens: they change queries and
 
 _results: WeakKeyDictionary[nn.Module, dict[str | Site, Any]] = WeakKeyDictionary()
 """Results of searches in each model: its "parts", its "circuits", its "lens", and the last attention call."""
+_lock = RLock()
+"""Lock for `_results`, so that sessions do not search a model at the same time."""
 
 
 def _cached(loaded: Loaded, key: str | Site, find: Callable[[Search], Any]) -> Any:
     """Return the result of a search in a model, which is made once; of attention calls, only the last one is kept."""
-    results = _results.setdefault(loaded.model, {})
-    if key not in results:
-        for site in [site for site in [*results] if isinstance(site, Site)]:
-            del results[site]
-        with torch.inference_mode():
-            results[key] = find(Search(loaded))
-    return results[key]
+    with _lock:
+        results = _results.setdefault(loaded.model, {})
+        if key not in results:
+            for site in [site for site in results if isinstance(site, Site)]:
+                del results[site]
+            with torch.inference_mode():
+                results[key] = find(Search(loaded))
+        return results[key]
 
 
 def modules_of(loaded: Loaded, *, all_projections: bool = False) -> StreamModules:
