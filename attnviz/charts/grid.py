@@ -216,7 +216,8 @@ class Grid:
     def _cells(self) -> Table:
         """Build the table of cells, row by row: place, texts, fill and sign of each cell."""
         squares, colors = self.squares, self.style.colors
-        states, (row, column) = squares.states.ravel(), (index.ravel() for index in np.indices(squares.states.shape))
+        states = squares.states.ravel()
+        row, column = (index.ravel() for index in np.indices(squares.states.shape))
         cell = min(self.size.cell, self.size.cell_height)
         path, stroke, width = zip(*(state.glyph(cell, colors) for state in squares.kinds), strict=True)
         fills = pixels.written_palette(self._colors)

@@ -255,14 +255,9 @@ class AllHeads(SiteFigure, Thumbnails):
 
     @property
     def facts(self) -> FigureFacts:
-        return FigureFacts(
-            explains_rows=True,
-            what=f"All heads · {self.site}",
-            subject=(self.site, "heads"),
-            table=partial(tables.heads_table, self.attention_view),
-            words=self._words,
-            arrays=self._arrays,
-        )
+        table = partial(tables.heads_table, self.attention_view)
+        facts = {"table": table, "words": self._words, "arrays": self._arrays}
+        return FigureFacts(what=f"All heads · {self.site}", subject=(self.site, "heads"), explains_rows=True, **facts)
 
     def _words(self) -> str:
         return sentences.heads(self.attention_view, [*self.on_page.largest.values()])

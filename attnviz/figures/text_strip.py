@@ -278,7 +278,8 @@ class TextStrip(TokenWeights):
             selected = side.index_of(self.selected[self.side == "from"]) if self.selected and is_shaded else None
             if selected is not None and not (self.one_text and selected == self.index):
                 rows[selected] |= {"stroke": self.colors.accent, "stroke_width": 1.5}
-            name, stack = (KEY, "encoder") if is_shaded == (self.side == "from") else (QUERY, "decoder")
+            are_keys = is_shaded == (self.side == "from")
+            name, stack = (KEY, "encoder") if are_keys else (QUERY, "decoder")
             name = f"{name} · {stack}" if self.site.kind == "cross" else name
             line_height = high + BETWEEN + (LINE if has_numbers else 0)
             title = [(name, 0, 0)] if len(sides) > 1 else []  # a caption without tokens
@@ -299,8 +300,10 @@ class TextStrip(TokenWeights):
                         number = "NaN"
                     box = {"x": left, "x2": left + width, "y": top, "y2": top + high, "text": text}
                     tokens.append(box | {"number": number} | rows[i])
-                y += (places[-1][1] + 1) * line_height if places else 0
-            y += 0 if is_shaded else BETWEEN
+                num_lines = places[-1][1] + 1 if places else 0
+                y += num_lines * line_height
+            if not is_shaded:
+                y += BETWEEN
         return tokens, captions, y
 
     @property
