@@ -148,7 +148,7 @@ class ArrayReport(Report):
         """Write what the array is: kind, convention and shape, then the assumed intent, and the reasons."""
         facts = [self.kind, self.convention, "causal" if self.causal else None]
         summary = f"{', '.join(filter(None, facts))}, (B, H, Q, K) = {self.shape}"
-        correction = "an encoder: --intent two-way" if self.causal else "a decoder: --intent causal"
+        correction = "an encoder, give --intent two-way" if self.causal else "a decoder, give --intent causal"
         assumed = [f"  Assumed: {self.assumed}. If it is {correction}."] if self.assumed else []
         return [summary, *assumed, *(f"  {reason}" for reason in self.reasons)]
 

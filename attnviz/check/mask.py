@@ -117,7 +117,7 @@ def _unknown_report(
     severity = "error" if stated or len(masks) == 1 else "warning"
     findings += _empty_rows(grid, severity, ~mask.any(-1) & is_checked, "", convention)
     question = "What is the mask meant to be? It is none of the usual masks (causal, with a window or a prefix, "
-    question += "documents, padding alone). Say --intent causal, two-way or a mask such as "
+    question += "documents, padding alone). Give --intent causal, two-way or a mask such as "
     question += f"'causal & window(4)'{'' if len(masks) == 1 else ', and its --convention'}."
     ahead, shape = future(*mask.shape[2:]), tuple(grid.values.shape)
     hides = bool(ahead.any()) and not bool((mask & ahead).any())

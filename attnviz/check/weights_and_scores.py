@@ -138,7 +138,7 @@ def _find_open_cells(
             query, key = leaks.nonzero()[0, 2:].tolist()
             first, number = max(0, keys - queries), counted(int(leaks.count_nonzero()), "open future cell")
             message = f"It looks causal, with {number}: position {query + first} saw position {key}."
-            fix = f"{block_future(first)} If they are meant to be open: --intent two-way."
+            fix = f"{block_future(first)} If they are meant to be open, give --intent two-way."
             findings += grid.findings("future-leak", "warning", message, fix, leaks)
     else:
         intended, hides = _intended_mask(intent.mask, is_open)
