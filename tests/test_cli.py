@@ -152,12 +152,12 @@ def test_a_target_is_read_by_the_decoder(run, tmp_path):
     ("arguments", "reason"),
     [
         (["paint"], "There is no command 'paint'. Available commands: app, export, explore,"),
-        (["lesson", "20-minutes"], "The command lesson was removed. Use instead: attnviz app learn."),
+        (["lesson", "20-minutes"], "The command lesson was removed. Instead: attnviz app learn."),
         (["export"], "required: TEXT"),
         (["export", " \n", *SCRATCH], "There is no text; give a sentence"),
         (["export", "the", "cat"], "Unrecognized arguments: cat. Put a text of several words in quotes."),
         (["export", "a", *SCRATCH, "--heads", "2"], "no option '--heads'. Did you mean '--head'?"),
-        (["export", "a", *SCRATCH, "--row-sums"], "The option --row-sums was removed. Use instead: attnviz check FILE.npz"),
+        (["export", "a", *SCRATCH, "--row-sums"], "The option --row-sums was removed. Instead: attnviz check FILE.npz"),
         (["models", "a", "--layer", "1"], "attnviz models has no option '--layer'. See attnviz models"),
         (["export", "a", *SCRATCH, "--head", "9"], "There is no head 9; there are 4, counted from 0."),
         (["export", "a", *SCRATCH, "--head", "median"], "--head: 'median' cannot be read; it should look like 0 or"),
@@ -303,7 +303,7 @@ def test_a_command_that_is_gone_says_what_to_type(run, command):
     status, out, err = run("export", "a", command) if command.startswith("-") else run(command, "a text")
 
     assert (status, out) == (2, "")
-    assert err.endswith(f" {command} was removed. Use instead: {parser.GONE[command]}.\n")
+    assert err.endswith(f" {command} was removed. Instead: {parser.GONE[command]}.\n")
     typed = re.match(r"attnviz (\w+)", parser.GONE[command])
     assert typed is None or typed[1] in parser.COMMANDS
 

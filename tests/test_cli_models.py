@@ -258,6 +258,6 @@ def test_circuits_are_printed(run):
     assert values[0].split() == ["kind", "layer", "head", "real", "imaginary"]
     assert len(values) > 2 * api.load("story").num_heads
     assert (
-        "Circuits are computed from a model's weights; name it: attnviz models NAME --circuits"
+        "Circuits need a model's weights; give its name: attnviz models NAME --circuits"
         in run("models", "--circuits")[2]
     )

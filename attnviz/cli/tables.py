@@ -153,7 +153,7 @@ def models(options: Namespace) -> list[str]:
     """Run `models`: return the lines of the list of models, or of the card or a table of circuits of one model."""
     if options.circuits:
         if not options.name:
-            raise InputError("Circuits are computed from a model's weights; give it: attnviz models NAME --circuits.")
+            raise InputError("Circuits need a model's weights; give its name: attnviz models NAME --circuits.")
         circuits = analysis.circuits(load(options.name).model_weights())
         terminal.note(*circuits.lacking)
         return lines_of(getattr(circuits, options.circuits))
