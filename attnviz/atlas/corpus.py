@@ -106,8 +106,7 @@ def texts(root: Path, shard: Shard) -> list[CorpusLine]:
 
 
 def _line_shards(path: Path, most: int) -> Iterator[tuple[int, int, int, int, str]]:
-    """Yield for each shard of a text file: first line (from 1), number of lines, first byte, number of bytes, and
-    checksum."""
+    """Yield for each shard of a text file: first line, number of lines, first byte, number of bytes, checksum."""
     first, start = 1, 0
     with path.open("rb") as file:
         all_lines = iter(lambda: file.readline(MOST_LINE), b"")  # b"" means the end of the file

@@ -170,8 +170,7 @@ def measure(
 
 
 def _tokens(record: Record, step: Step, string_ids: dict[str, int]) -> Tokens:
-    """Collect the tokens of a step, and the ids of the token strings, (B, Q) and (B, K). `string_ids` has the id of
-    each string so far; a new string is added with the next id."""
+    """Collect the tokens of a step, and the ids of their strings; `string_ids` gets the next id for a new string."""
     texts = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
     queries = [[string_ids.setdefault(token.text, len(string_ids)) for token in queries] for queries, _ in texts]
     keys = [[string_ids.setdefault(token.text, len(string_ids)) for token in keys] for _, keys in texts]

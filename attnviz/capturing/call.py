@@ -37,7 +37,7 @@ class Call:
     mask: Tensor | Mask | None = None
     scoring: Scoring = Scoring()
     sinks: Tensor | None = None
-    head: int | None = None  # number of the head, if the module computes a single head of the site; else None
+    head: int | None = None  # index of the head, if the module computes a single head of the site; else None
     offset: int = 0  # number of queries of earlier passes, whose keys this call has in its cache
     is_edited: bool = False
     weights_only: bool = False  # whether queries and keys are unknown (zero), and the scores are stored as bias

@@ -153,8 +153,7 @@ class Sites:
         return self._sites[name, nth], name, head, forward_pass
 
     def _head(self, place: CallPlace) -> tuple[str, int | None]:
-        """Split the module name of one head, "blocks.0.heads.2", into "blocks.0" and the head, 2; return the whole name
-        and None if it is not the name of a head, or if this head does not read the same tensor as head 0."""
+        """Split the module name "blocks.0.heads.2" into "blocks.0" and head 2, if head 0 reads the same tensor."""
         match, tensors = ONE_HEAD.fullmatch(place.name), [*inputs(place.frame).values()]
         if match is None or not tensors:
             return place.name, None
@@ -166,9 +165,8 @@ class Sites:
 
 
 def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
-    """Determine the kind of an attention call: "encoder", "decoder" or "cross". Whether it is self-attention is decided
-    by "self" in the module name; else by the input texts; without inputs, by other parts of the name. `is_causal` means
-    that no query may attend to a later key."""
+    """Determine the kind of an attention call: "encoder", "decoder" or "cross". "self" in the module name, else the
+    input texts, else other parts of the name decide whether it is self-attention. `is_causal`: with a causal mask."""
     parts, frame = place.name.lower().split("."), place.frame
     is_named_cross = any(part.startswith(CROSS) for part in parts)
     is_named_self = any("self" in part for part in parts)
@@ -191,10 +189,9 @@ def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
             is_self = not (queries == 1 < keys and keys in query_text.shape[:2])
     if not is_self:
         return "cross"
-    for stack in ("decoder", "encoder"):
-        if any(part.endswith(stack) for part in parts):
-            return stack
-    return "decoder" if is_causal else "encoder"
+    named_stacks = [stack for stack in ("decoder", "encoder") if any(part.endswith(stack) for part in parts)]
+    by_mask = "decoder" if is_causal else "encoder"
+    return named_stacks[0] if named_stacks else by_mask
 
 
 def hides_future(mask: Tensor | Mask | None) -> bool:

@@ -26,8 +26,7 @@ MOST_EXTRA = 16
 
 @dataclass(frozen=True)
 class Texts:
-    """Sentences at the queries of a model (of its decoder, if it has one), and at the keys of cross-attention; None if
-    not given."""
+    """Sentences at the queries of a model or its decoder, and at the keys of cross-attention; None if not given."""
 
     queries: tuple[Sentence, ...] | None = None
     keys: tuple[Sentence, ...] | None = None
@@ -65,8 +64,7 @@ class Texts:
         return Texts(sentences([[*map(str, range(counts[0]))]] * batch), image_texts) if counts else Texts(image_texts)
 
     def of_steps(self, steps: tuple[Step, ...]) -> tuple[Self, tuple[Step, ...], list[str]]:
-        """Select the steps that fit the texts; return the texts (numbers if there are none), the steps, and a message
-        per step left out. Raise InputError if no step fits."""
+        """Select the steps that fit the texts, at least one; return texts, steps, and a message per step left out."""
         fitting = [step for step in steps if self._fits(step, steps[0].shape[0])]
         if not fitting:
             message = f"There are tokens for {len(self.queries)} x {len(self.queries[0].tokens)} positions"
@@ -106,8 +104,7 @@ def picture_text(tokens: tuple[Token, ...], pictures: tuple[Picture, ...]) -> Se
 
 
 def sentences(words: Strings) -> tuple[Sentence, ...]:
-    """Create sentences from words, one list or one per sentence; ids count the different words of a sentence from 1,
-    and shorter sentences are padded at the end."""
+    """Create sentences from words. Ids number the different words from 1; shorter sentences are padded at the end."""
     word_lists = [words] if all(isinstance(word, str) for word in words) else words
     longest, padded = max(map(len, word_lists)), []
     for word_list in word_lists:
@@ -173,8 +170,7 @@ class Capture:
     @property
     def unseen(self) -> list[str]:
         """Captured attention that cannot be shown, one sentence each."""
-        _, sentences, _ = self._verified_steps({}, -1, is_any=True)
-        return sentences
+        return self._verified_steps({}, -1, is_any=True)[1]
 
     def steps_of(self, lengths: Mapping[str, tuple[int, ...]], run: int = -1) -> tuple[Step, ...]:
         """One step per site of a run; `lengths` has the number of keys without padding per sentence, by kind."""
@@ -244,8 +240,7 @@ class Capture:
         for site, head in sorted(self.edits.heads_off):
             if site not in calls or head >= calls[site].shape[1]:
                 sites = [f"{other} ({call.shape[1]} heads, {call.name or self.name})" for other, call in calls.items()]
-                problem = f"The edits reached nothing at {site.head(head)}."
-                raise AttnvizError(f"{problem} Available sites: {', '.join(sites)}.")
+                raise AttnvizError(f"The edits reached nothing at {site.head(head)}. Sites: {', '.join(sites)}.")
 
     def _join_runs(self) -> list[Run]:
         """Group the calls that can be shown into runs."""
@@ -259,9 +254,8 @@ class Capture:
     def _verified_steps(
         self, lengths: Mapping[str, tuple[int, ...]], run: int, is_any: bool = False
     ) -> tuple[tuple[Step, ...], list[str], list[str]]:
-        """Select the steps of a run whose map equals the rows that the model computed. Return these steps, a message
-        per map that cannot be shown, and findings on the steps. Without such a step, raise AttnvizError unless
-        `is_any`."""
+        """Select the steps of a run whose map equals the rows that the model computed; return them, a message per map
+        that cannot be shown, and findings on the steps. Without any step, raise AttnvizError unless `is_any`."""
         runs = self._join_runs()
         if runs and run not in range(-1, len(runs)):
             raise InputError(f"There is no run {run}: use record(run=0) to record(run={len(runs) - 1}).")

@@ -123,6 +123,7 @@ class Mode(Tracker, TorchFunctionMode):
         """Forward hook of an encoder: set its output to zero at padding, as PyTorch's fast path does, which a capture
         disables. The conditions for the fast path are those of `nn.TransformerEncoder.forward`."""
         has_fast_path = type(encoder).forward is nn.TransformerEncoder.forward and encoder.use_nested_tensor
+        has_fast_path = has_fast_path and torch.backends.mha.get_fastpath_enabled()
         if threading.get_ident() != self._thread or not has_fast_path:
             return output
         arguments = inspect.signature(nn.TransformerEncoder.forward).bind(encoder, *args, **kwargs).arguments
@@ -130,11 +131,9 @@ class Mode(Tracker, TorchFunctionMode):
         if padding is None or arguments.get("mask") is not None or source.dim() != 3 or source.is_nested:
             return output
         needs_gradients = torch.is_grad_enabled() and any(x.requires_grad for x in (source, *layer.parameters()))
-        if needs_gradients or layer.training or torch.is_autocast_enabled():
-            return output
         is_padding = padding if padding.dtype is torch.bool else padding < 0
         is_left_padded = encoder.mask_check and bool((is_padding[:, :-1] & ~is_padding[:, 1:]).any())
-        if is_left_padded or not torch.backends.mha.get_fastpath_enabled():
+        if needs_gradients or layer.training or torch.is_autocast_enabled() or is_left_padded:
             return output
         zeros = output.new_zeros(output.shape[-1])
         return output.where(~is_padding.unsqueeze(-1), zeros if encoder.norm is None else encoder.norm(zeros))

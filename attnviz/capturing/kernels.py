@@ -167,7 +167,7 @@ def _move_heads_first(tensor: Tensor, arguments: dict[str, Any]) -> Tensor:
 
 
 def _mask_and_bias(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tuple[Mask | Tensor | None, Tensor | None]:
-    """Read the mask and the bias from the arguments of a call; query and key are (..., n, d)."""
+    """Convert the arguments of a call to a mask and a bias; query and key are (..., n, d)."""
     if "score_mod" in arguments:
         return split_mask(_flex_bias(arguments["score_mod"], arguments["block_mask"][-1], query, key))[:2]
     queries, keys, ends = query.shape[-2], key.shape[-2], arguments.get("ends")

@@ -105,8 +105,7 @@ class Scores:
         return self.times(operands[0], 1 if name in TIMES else -1)
 
     def plus(self, term: Any, factor: float) -> "Scores | None":
-        """Add factor · term to the scores; a single number is ignored, because it has no effect in a softmax. None if
-        the term also changes a sink."""
+        """Add factor · term, unless it is a single number (no effect in a softmax); None if it also changes a sink."""
         if not isinstance(term, Tensor) or not term.dim():
             return self
         term = self.permuted(term)
@@ -259,8 +258,7 @@ def carry(
 def _scores_after(
     before: Scores | str, source: Tensor, func: Callable, name: str, args: tuple, kwargs: dict[str, Any], result: Tensor
 ) -> Scores | str | None:
-    """Return the entry for the result of a function of `source`, whose entry is `before`: new `Scores`; `LOST`; or None
-    if the result is no longer a tensor of scores."""
+    """Return the `tracked` entry for the result of a function of `source`, whose entry is `before`; None for none."""
     same_shape, scores = result.shape == source.shape, None
     if isinstance(before, Scores):
         if name in JOINS:

@@ -210,7 +210,7 @@ def _match_values(
     the softmax, keys last. Return edited weights to multiply instead, or None."""
     weight_axes, value_axes, out = product.letters[side], product.letters[1 - side], product.letters[2]
     weights, values = product.sides[side], product.sides[1 - side]
-    *others, keys = (weight_axes[axis] for axis in order)
+    *others, keys = (weight_axes[axis] for axis in order)  # letters
     has_scores = pending.call is not None and not pending.call.weights_only
     if keys not in value_axes or keys in out:  # the product does not sum over the keys
         summed = [letter for letter in weight_axes if letter in value_axes and letter not in out]

@@ -113,8 +113,7 @@ class Tracker:
             self._order_unknown = None
 
     def call(self, place: CallPlace, is_causal: bool, **fields: Any) -> Call:
-        """Create the `Call` of the running attention call from its tensors and scoring, `fields`; `is_causal`: whether
-        its mask is causal."""
+        """Create the `Call` with these `fields` (tensors and scoring); `is_causal`: whether its mask is causal."""
         heads, queries, keys = *fields["query"].shape[1:3], fields["key"].shape[2]
         if self._is_in_loop(place, fields):
             self._sites.begin()
@@ -172,12 +171,11 @@ class Tracker:
         last_place, last_call = self._last or (place, None)
         if last_call is None or last_call.passed != call.passed or call.weights_only:
             return
-        frame = None  # of a method that makes both this call and the last one
-        if place.frame is last_place.frame:
-            frame = place.frame
-        elif place.above and last_place.above and place.module is last_place.module:
-            frame = place.above[1] if place.above[1] is last_place.above[1] else None
-        shapes = text_shapes(frame) if frame else ()
+        frames = [(place.frame, last_place.frame)]
+        if place.above and last_place.above and place.module is last_place.module:
+            frames.append((place.above[1], last_place.above[1]))
+        common = [frame for frame, last_frame in frames if frame is last_frame]  # of a method that makes both calls
+        shapes = text_shapes(common[0]) if common else ()
         if shapes and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in shapes):
             for piece in (call, last_call):
                 piece.refused = f"{piece.name or 'the model'} computes attention in pieces, not as one map"

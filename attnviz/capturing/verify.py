@@ -44,8 +44,8 @@ class Sample:
         """Shift the rows by `start` queries, and pad weights from `keys` to `all_keys` keys; a sink stays last."""
         values = self.values
         if not self.is_output:
-            of_keys, of_sink = values[..., :keys], values[..., keys:]
-            values = torch.cat([pad(of_keys, (0, all_keys - keys)), of_sink], -1)
+            key_weights, sink_weights = values[..., :keys], values[..., keys:]
+            values = torch.cat([pad(key_weights, (0, all_keys - keys)), sink_weights], -1)
         return replace(self, rows=slice(self.rows.start + start, self.rows.stop + start, self.rows.step), values=values)
 
 

@@ -115,13 +115,10 @@ class JoinedCall:
 
 
 def layers(text_run: TextRun, row: int) -> dict[Site, JoinedCall]:
-    """Join the self-attention calls of all forward passes, for one row, per site; raise AttnvizError if a pass reads
-    more tokens than the row has."""
+    """Join the self-attention calls of one row over all passes; raise AttnvizError if a pass reads more tokens."""
     size, joined = text_run.text.shape[1], {}
     all_steps = [(start, step) for start, captured in text_run.passes for step in captured.steps]
-    for start, step in all_steps:
-        if step.site.kind == "cross":
-            continue
+    for start, step in [(start, step) for start, step in all_steps if step.site.kind != "cross"]:
         heads, end, count = range(step.num_heads), start + step.shape[2], step.shape[3] - step.has_sink
         if end > size:
             raise AttnvizError(f"{step.site} has {counted(step.shape[2], 'query')} for {counted(size, 'token')}.")
@@ -151,8 +148,8 @@ def cause(
     run: TextRun, row: int, slots: Tensor, alone: TextRun, ids: Tensor, rerun: Callable[[Tensor], TextRun], bound: float
 ) -> RunResult:
     """Find why the outputs of a text in a row differ from its run alone, at the first layer that differs. `slots` are
-    the columns of the text's tokens in the row, and `ids` the token ids, (n,). `rerun` runs ids as one text. A relative
-    difference of vectors up to `bound` counts as rounding."""
+    the columns of its tokens in the row, and `ids` the token ids, (n,). `rerun` runs ids as one text. Vectors differ if
+    their relative difference exceeds `bound`."""
     try:
         calls, calls_alone = layers(run, row), layers(alone, 0)
     except AttnvizError as error:
@@ -178,10 +175,8 @@ def cause(
         differing = [name for name in names if bool(differs[name].any())]
         if not differing:
             return _cause("scores", call, token=first_true(is_changed))
-        # in the first layer, a query or key depends on its token and position alone
-        for name in ("query", "key") if number == 0 else ():
-            if name not in differing:
-                continue
+        is_first = number == 0  # in the first layer, a query or key depends on its token and position alone
+        for name in [name for name in differing if name != "value" and is_first]:
             token = first_true(differs[name])
             with suppress(AttnvizError):  # the model may not read a text as long as the row
                 repeated = rerun(ids[token].repeat(len(run.text[row])))
@@ -240,9 +235,8 @@ def _mask_causes(run: TextRun, row: int, slots: Tensor, call: JoinedCall, alone:
             is_in_corner = bool(open_keys[is_corner][-1:].all()) and not bool((open_keys & ~is_corner).any())
             is_new_hidden = torch.equal(open_keys, expected[query] & ~is_new)
             symptoms = {"cache keys": span.first > 0, "cache new": is_new_hidden, "cache corner": is_in_corner}
-            past, keys, tokens = counted(span.start, "key"), counted(span.count, "key"), counted(span.end, "token")
-            queries = counted(span.end - span.start, "query")
-            counts = {"past": past, "keys": keys, "tokens": tokens, "queries": queries}
+            counts = {"past": counted(span.start, "key"), "keys": counted(span.count, "key")}
+            counts |= {"tokens": counted(span.end, "token"), "queries": counted(span.end - span.start, "query")}
             for symptom in (name for name, holds in symptoms.items() if holds):
                 yield _cause(symptom, call, start=span.start, **counts)
     values = {"verb": "sees" if inside[query, key] else "does not see", "cells": counted(int(differs.sum()), "cell")}

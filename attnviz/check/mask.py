@@ -15,8 +15,7 @@ from attnviz.core.amounts import counted
 
 def check_mask(grid: Array, stated: str | None, intent: Intent | None, tokens: Tensor | None) -> ArrayReport:
     """Check a mask, (B, H, Q, K): its numbers, the intent that it fits best, its mistakes, and all other wrong cells.
-    The convention is inferred unless it is `stated`; usual masks are tried unless an intent is given. `tokens` is
-    boolean (B, K), False at padding."""
+    If convention or intent are None, they are inferred. `tokens` is boolean (B, K), False at padding."""
     mask, names, shape = grid.values, conventions_of(grid.values, stated), tuple(grid.values.shape)
     findings = [*_find_values(grid, stated)]
     if any(finding.severity == "error" and finding.rule != "weak-fill" for finding in findings):

@@ -4,11 +4,9 @@ The parts are the rules of the intended mask and its padding. Each part is right
 may be inverted or transposed. The explanation is the combination of the fewest mistakes, at most two, that gives every
 cell; else one that gives every row of a token, because the outputs of queries that are padding are not used.
 
-Among combinations with equally few mistakes, the first in this order is chosen: True = may attend before True = masked;
-the last query at the last key before the first query at the first key; no padding before padding inferred from the
-mask; mistakes in parts before mistakes of the whole mask; parts in the order of the intent, then padding, then an
-unintended causal part; mistakes in the order of `rule_part` and `padding_part`; inverted before transposed. If no
-combination gives all rows of tokens, the nearest one is chosen, with the cells that differ."""
+Among combinations with equally few mistakes, the first is chosen, in the order of `mask_readings`. Mistakes in parts
+come before mistakes of the whole mask, in the order of `_parts`, `rule_part` and `padding_part`. If none gives
+all rows of tokens, the nearest one is chosen, with the cells that differ."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -220,8 +218,8 @@ class Combination:
     def cells(self, mistakes: dict[int, str], rows: slice = ALL) -> Tensor:
         """Compute the intended mask with the given mistakes, which broadcasts to (B, H, rows, K)."""
         cells = iter([part.cells(mistakes.get(index, ""), rows) for index, part in enumerate(self.parts)])
-        of_rules = join_cells(self.rules, cells)
-        return reduce(and_, cells, of_rules)  # the remaining parts, such as padding, are joined with "&"
+        rule_cells = join_cells(self.rules, cells)
+        return reduce(and_, cells, rule_cells)  # the remaining parts, such as padding, are joined with "&"
 
     def differences(self, rows: slice = ALL) -> tuple[Tensor, Tensor]:
         """Find the cells that differ from the checked mask, (B, H, rows, K): all, and only those in `counts`."""
@@ -300,20 +298,18 @@ def mask_readings(masks: dict[str, Tensor], intent: Intent | None, tokens: Tenso
                 paddings.append(is_token)
         offsets = dict.fromkeys((max(0, keys - queries), 0))  # last query at the last key, or first at the first
         alignments = [*product(offsets, paddings)]
-        intents = [[intent]] * len(alignments)
-        if intent is None:
-            intents = [usual_masks(mask, real_tokens, offset) for offset, real_tokens in alignments]
+        intents = [usual_masks(mask, is_real, offset) if intent is None else [intent] for offset, is_real in alignments]
         for same_intent in zip(*intents, strict=True):  # a usual mask, with its parameters for each alignment
-            for choice, (offset, real_tokens) in zip(same_intent, alignments, strict=True):
+            for choice, (offset, is_real) in zip(same_intent, alignments, strict=True):
                 if choice is None:
                     continue
                 is_compared = torch.ones(1, queries, dtype=torch.bool)
-                if real_tokens is not None and queries == keys:
-                    is_compared = real_tokens if stated else real_tokens | mask.any((1, 3))
+                if is_real is not None and queries == keys:
+                    is_compared = is_real if stated else is_real | mask.any((1, 3))
                 counts = is_compared[:, None, :, None].expand(-1, -1, -1, keys)
                 chosen_rules = reduce(and_, rules) if choice is intent else choice.mask
-                parts = _parts(chosen_rules, shape, offset, real_tokens)
-                yield Combination(choice, convention, mask, counts, chosen_rules, offset, real_tokens, parts)
+                parts = _parts(chosen_rules, shape, offset, is_real)
+                yield Combination(choice, convention, mask, counts, chosen_rules, offset, is_real, parts)
 
 
 def hides_future(rules: Mask, offset: int, shape: Sequence[int], rows: slice = ALL) -> bool:

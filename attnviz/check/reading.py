@@ -71,8 +71,7 @@ def kind_by_name(name: str) -> str | None:
 
 
 def read_file(name: str, content: bytes) -> ArrayFile:
-    """Read the arrays from the content of a file, in the format that its name ends with; raise InputError if that
-    fails, with the reason."""
+    """Read the arrays in the content of a file, in the format of its name's ending; raise InputError if that fails."""
     ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), None)
     if ending is None:
         check_no_picture(name)
@@ -131,8 +130,7 @@ def _read_numpy(name: str, content: bytes) -> dict[str, np.ndarray]:
 
 
 def read_text(text: str, name: str = "") -> ArrayFile:
-    """Read pasted numbers: CSV, numbers with blanks between them, nested lists of JSON or Python, or a printed tensor;
-    raise InputError if that fails, with the reason."""
+    """Read pasted numbers (CSV, rows with blanks, nested lists, a printed tensor); raise InputError if it fails."""
     called, name = quoted(name) if name else "The text", name or "the text"
     if len(text) > MOST_TEXT:
         raise InputError(f"{called} has {len(text):,} characters; at most {MOST_TEXT:,} are read.")

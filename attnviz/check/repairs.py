@@ -36,8 +36,7 @@ def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> 
 
 
 def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
-    """Write code that computes a part of a mask correctly (True = masked if `is_masked`), and a phrase that explains
-    the names in it."""
+    """Write code for the right cells of a part, True = masked if `is_masked`, and a phrase that explains the names."""
     *_, queries, keys = part.shape
     if part.rule is None:  # padding
         name, compared = ("padding", "==") if is_masked else ("tokens", "!=")

@@ -161,9 +161,9 @@ def _compare_run(run: str, runner: Runner, documents: list[Tensor], alone: list[
             for number, reference in enumerate(alone):
                 for row in (text_run.text == number).any(1).nonzero().flatten().tolist():
                     slots = (text_run.text[row] == number).nonzero().flatten()
-                    moved = distance(reference.output[0], text_run.output[row, slots])
-                    largest = max(largest, float(moved.max()))
-                    differs = moved > runner.bound
+                    changes = distance(reference.output[0], text_run.output[row, slots])
+                    largest = max(largest, float(changes.max()))
+                    differs = changes > runner.bound
                     if bool(differs.any()) and (first is None or number < first[0]):
                         first = number, text_run, row, slots, first_true(differs)
         if first is None:
@@ -202,8 +202,7 @@ def batch_test(
         decoder_inputs = [replace(sentence, tokens=sentence.tokens + pads), longer_input]
 
     def run(*order: int) -> tuple[float, Record]:
-        """Run a batch of the padded text (0) and the longer text (1), in the given order; return the largest change of
-        an output of the padded text, and the record."""
+        """Run padded text (0) and longer text (1) in this order; return the largest change of text 0 and the record."""
         batch = tuple((padded, longer)[i] for i in order)
         targets = tuple(decoder_inputs[i] for i in order) if source.writes else ()
         record = source.run(batch, edits, targets)
@@ -212,8 +211,8 @@ def batch_test(
         size = sentence.length if record.targets else length
         return float(distance(reference.output[0, :size], output[:size]).max()), record
 
-    moved, record = run(0)
-    if moved > MOVED:  # a batch would show the same change again
+    change, record = run(0)
+    if change > MOVED:  # a batch would show the same change again
         largest, head_name = 0.0, ""
         for step in record.steps:
             query, key = record.texts(step.site)
@@ -226,24 +225,24 @@ def batch_test(
         if largest > 1e-6:  # less is rounding
             cause, detail = "mask", f"to which {head_name} gives up to {percent(largest)} of a row"
             fix = "Block the keys of padding in every layer, before the softmax."
-        message = f"Outputs move by up to {percent(moved)} when padding follows the text, {detail}."
-        yield RunResult("padding", cause, message, fix, moved)
+        message = f"Outputs move by up to {percent(change)} when padding follows the text, {detail}."
+        yield RunResult("padding", cause, message, fix, change)
         return
     if num_padding:
         message = f"Padding: no output moved when {counted(num_padding, 'token')} of padding followed."
-        yield RunResult("padding", "rounding", message, difference=moved)
+        yield RunResult("padding", "rounding", message, difference=change)
     else:
         message = f"Padding: not tested. '{source.name}' does not pad texts of different lengths."
         yield RunResult("padding", "not tried", message)
-    moved, place = max((run(0, 1)[0], "first"), (run(1, 0)[0], "last"))
-    if moved > MOVED:
-        message = f"Outputs move by up to {percent(moved)} when another text is in the batch, and the text is {place}."
+    change, place = max((run(0, 1)[0], "first"), (run(1, 0)[0], "last"))
+    if change > MOVED:
+        message = f"Outputs move by up to {percent(change)} when another text is in the batch, and the text is {place}."
         fix = "Look for heads and sentences that are joined in another order than they are split, or for "
         fix += "nn.MultiheadAttention without batch_first=True."
-        yield RunResult("batch", "other", message, fix, moved, text=0)
+        yield RunResult("batch", "other", message, fix, change, text=0)
     else:
         message = "Other texts: no output moved when another text was in the batch."
-        yield RunResult("batch", "rounding", message, difference=moved, text=0)
+        yield RunResult("batch", "rounding", message, difference=change, text=0)
 
 
 def with_longer_text(text: str) -> list[str]:

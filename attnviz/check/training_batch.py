@@ -105,7 +105,7 @@ class _Texts:
             raise InputError(f"The {ids_and_shape} of {ids.dtype}; they must be whole numbers (B, n).")
         self.mask_2d, self.mask_4d = (mask, None) if mask is None or mask.dim() == 2 else (None, mask)
         for other, array in (("position_ids", self.positions), ("labels", self.labels), (self.mask_name, self.mask_2d)):
-            axes = slice(None) if array is self.mask_2d else slice(-1, None)  # positions may be those of one text
+            axes = slice(None) if array is self.mask_2d else slice(-1, None)  # positions may be (1, n), for all texts
             if array is not None and array.shape[axes] != ids.shape[axes]:
                 raise InputError(f"The {other} are {tuple(array.shape)}, but the {ids_and_shape}.")
         is_open = torch.ones_like(ids, dtype=torch.bool) if self.mask_2d is None else self.mask_2d != 0
@@ -114,7 +114,7 @@ class _Texts:
             self.pad = blocked_ids[0]
         self.is_inverted = bool(blocked_ids) and self.pad in open_ids and self.pad not in blocked_ids
         if self.pad is None and len(open_ids) == 1 and len(blocked_ids) > 1 and open_ids[0] not in blocked_ids:
-            self.pad, self.is_inverted = open_ids[0], True
+            self.pad, self.is_inverted = open_ids[0], True  # only padding is open, and all tokens are blocked
         if self.pad is None and padded and ids.shape[1] > 1:
             ends = [end for row in ids.tolist() for end in (row[-2:], row[:2])]  # padding repeats its id at an end
             if repeated := [first for first, second in ends if first == second]:
@@ -194,9 +194,8 @@ class _Texts:
         first_position = self.positions.expand_as(self.ids).gather(1, first_token)[:, 0]
         wrong = is_left_padded & (first_position != 0)
         row = int(wrong.int().argmax())
-        message = (
-            f"Text {row} is padded at the left, and its first token has position {int(first_position[row])}, not 0."
-        )
+        position = int(first_position[row])
+        message = f"Text {row} is padded at the left, and its first token has position {position}, not 0."
         yield from self._find("positions", "error", message, fix, wrong)
         if self.is_numbered and restarts is None:
             message = f"{name} numbers documents, and position_ids go on from one to the next."
@@ -212,14 +211,14 @@ class _Texts:
     def _check_labels(self, labels: Tensor) -> Iterator[Finding]:
         """Check for labels, (B, n), at padding, ignored end tokens, and labels that are shifted wrongly."""
         used = labels != IGNORED
-        of_padding = self.is_pad & used
+        padding_labels = self.is_pad & used
         if self.is_target and self.pad is not None:  # the first padding id at the end may be the end token
             is_pad_id = labels == self.pad
             is_at_end = is_pad_id.flip(1).int().cumprod(1).flip(1).bool()
-            of_padding = pad_ends(is_at_end[:, 1:] & is_pad_id[:, :-1], (1, 0))
+            padding_labels = pad_ends(is_at_end[:, 1:] & is_pad_id[:, :-1], (1, 0))
         fix = f"labels = labels.masked_fill({'labels == pad' if self.is_target else 'attention_mask == 0'}, -100)"
         message = "of padding: the loss counts them, as they are not -100."
-        yield from self._find("labels", "error", message, fix, of_padding, "label")
+        yield from self._find("labels", "error", message, fix, padding_labels, "label")
         if self.mask_2d is not None and not self.is_target:
             is_end_token = self.may_end_text & ~self.may_end_text[:, :1]
             unlearned = pad_ends((is_end_token & ~used)[:, 1:] & used[:, :-1], (1, 0))  # after the last used label

@@ -189,8 +189,7 @@ class Runner:
         return self.run(text, torch.cat([*documents])[None], documents=text, positions=positions)
 
     def _run_padded(self, way: str, documents: Sequence[Tensor]) -> TextRun:
-        """Run all texts as a batch, padded on the right if the way is "right", else on the left; "written" reads the
-        end of the texts token by token."""
+        """Run a batch, padded on the right if the way is "right", else left; "written" reads the end token by token."""
         shortest, longest = min(map(len, documents)), max(documents, key=len)
         if shortest == len(longest):  # add a text with two more tokens, so that there is padding
             documents = [*documents, torch.cat([longest, longest.repeat(2)[:2]])]

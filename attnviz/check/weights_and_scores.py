@@ -63,8 +63,7 @@ def check_weights(grid: Array, intent: Intent | None, tokens: Tensor | None, sum
 
 
 def check_scores(grid: Array, intent: Intent | None, tokens: Tensor | None) -> ArrayReport:
-    """Check scores, (B, H, Q, K): report their errors, and whether they hide the future. `tokens` is boolean (B, K),
-    False at padding."""
+    """Check scores, (B, H, Q, K): report errors, and if they hide the future. `tokens`, (B, K), is False at padding."""
     scores, findings = grid.values, []
     fix = "Look for NaN in queries and keys: an empty row of the layer before, or numbers too large for float16."
     findings += grid.findings("nan", "error", "Some scores are NaN.", fix, scores.isnan())
@@ -127,8 +126,7 @@ def _find_open_cells(
     grid: Array, is_open: Tensor, intent: Intent | None, tokens: Tensor | None
 ) -> tuple[bool, list[Finding]]:
     """Return whether the open cells, (B, H, Q, K), hide the future, and findings about open cells that should be
-    blocked: by the intent (without an intent, by a causal mask if the array looks causal), or because they are keys of
-    padding."""
+    blocked: by the intent (without an intent, by a causal mask if the array looks causal), or as keys of padding."""
     is_checked, findings = rows_to_check(is_open, tokens)[..., None], []
     queries, keys = is_open.shape[2:]
     if intent is None:

@@ -44,7 +44,7 @@ ACTIONS = {  # of the command atlas
 }
 
 OTHER_FORMS = ("heads", "overview", "mask", "change", "lens", "pushed", "contributions", "gradients", "patching")
-"""Forms of pictures beside those of a head, which are `attnviz.figures.FORMS`."""
+"""Forms of pictures besides the forms of a head, which are in `attnviz.figures.FORMS`."""
 GONE = {name: f"attnviz export TEXT --form {name}" for name in OTHER_FORMS} | {
     "batch": "a loop in Python with attnviz.analyze and attnviz.render, as on the page 'Run attnviz on many texts'",
     "compare": "attnviz export TEXT --compare WITH",

@@ -79,7 +79,7 @@ def figure(options: Namespace, inputs: Inputs) -> Figure:
         run = {"targets": record.targets if inputs.request.targets else (), "sentence": sentence}
         falls = ablation.logit_falls(inputs.source, record.sentences, inputs.request.edits, **run, **word)
         return figures.contributions(record, falls=falls, **word, **common)
-    if form == "gradients":
+    if form == "gradients":  # position -1 (the default): the last one, or the first blank
         word = {"position": None if options.position == -1 else options.position, "sentence": sentence}
         integrated = gradients.integrated(inputs.source, record, choices["word"], **word)
         return figures.integrated_gradients(record, integrated, dark=options.dark)
