@@ -247,9 +247,8 @@ def _heads(numbers: pd.DataFrame, bins: pd.DataFrame, dropped: pd.DataFrame) -> 
 
 
 def _quantiles(bins: pd.DataFrame | None, bound: float) -> list[float]:
-    """Compute the `QUANTILES` of the values in `bins`, the rows of one metric of a head in the table "bins", and the
-    share of values below a bound; a quantile between two values is the lower one. NaN if there are no values."""
-    if bins is None:
+    """Compute `QUANTILES` (the lower of two values) and the share of values below a bound, from binned counts."""
+    if bins is None:  # the metric has no value for this head
         return [np.nan] * (len(QUANTILES) + 1)
     cumulative = np.cumsum(bins["count"].to_numpy())
     ranks = np.floor(np.array([*QUANTILES.values()]) * (cumulative[-1] - 1))  # of the sorted values, from 0

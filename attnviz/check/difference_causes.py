@@ -235,8 +235,9 @@ def _mask_causes(run: TextRun, row: int, slots: Tensor, call: JoinedCall, alone:
             is_in_corner = bool(open_keys[is_corner][-1:].all()) and not bool((open_keys & ~is_corner).any())
             is_new_hidden = torch.equal(open_keys, expected[query] & ~is_new)
             symptoms = {"cache keys": span.first > 0, "cache new": is_new_hidden, "cache corner": is_in_corner}
-            counts = {"past": counted(span.start, "key"), "keys": counted(span.count, "key")}
-            counts |= {"tokens": counted(span.end, "token"), "queries": counted(span.end - span.start, "query")}
+            past, keys, tokens = counted(span.start, "key"), counted(span.count, "key"), counted(span.end, "token")
+            queries = counted(span.end - span.start, "query")
+            counts = {"past": past, "keys": keys, "tokens": tokens, "queries": queries}
             for symptom in (name for name, holds in symptoms.items() if holds):
                 yield _cause(symptom, call, start=span.start, **counts)
     values = {"verb": "sees" if inside[query, key] else "does not see", "cells": counted(int(differs.sum()), "cell")}
