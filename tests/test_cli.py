@@ -151,13 +151,13 @@ def test_a_target_is_read_by_the_decoder(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["paint"], "There is no command 'paint'. There are: app, export, explore,"),
-        (["lesson", "20-minutes"], "The command lesson is gone. Instead: attnviz app learn."),
+        (["paint"], "There is no command 'paint'. Available commands: app, export, explore,"),
+        (["lesson", "20-minutes"], "The command lesson was removed. Instead: attnviz app learn."),
         (["export"], "required: TEXT"),
         (["export", " \n", *SCRATCH], "There is no text; give a sentence"),
         (["export", "the", "cat"], "Unrecognized arguments: cat. Put a text of several words in quotes."),
         (["export", "a", *SCRATCH, "--heads", "2"], "no option '--heads'. Did you mean '--head'?"),
-        (["export", "a", *SCRATCH, "--row-sums"], "The option --row-sums is gone. Instead: attnviz check FILE.npz"),
+        (["export", "a", *SCRATCH, "--row-sums"], "The option --row-sums was removed. Instead: attnviz check FILE.npz"),
         (["models", "a", "--layer", "1"], "attnviz models has no option '--layer'. See attnviz models"),
         (["export", "a", *SCRATCH, "--head", "9"], "There is no head 9; there are 4, counted from 0."),
         (["export", "a", *SCRATCH, "--head", "median"], "--head: 'median' cannot be read; it should look like 0 or"),
@@ -167,8 +167,8 @@ def test_a_target_is_read_by_the_decoder(run, tmp_path):
         (["export", "a", *SCRATCH, "--mask", "casual"], "there is no rule 'casual'. Did you mean 'causal'?"),
         (["export", "a", *SCRATCH, "--temperature", "0"], "--temperature: '0' cannot be read; it should look"),
         (["export", "a", *SCRATCH, "--set", "empty=none"], "it should look like zero or nan or uniform or error"),
-        (["export", "a", "--set", "foo=1"], "A link has no 'foo'."),
-        (["export", "a", "--own-mask", "false"], "--own-mask is not an option, but a name of a link. Type: --set"),
+        (["export", "a", "--set", "foo=1"], "A link has no setting 'foo'."),
+        (["export", "a", "--own-mask", "false"], "--own-mask is not an option, but a setting of a link. Type: --set"),
         (["export", "a", "--model", "scratch:foo=1"], "The model scratch has no 'foo'. It has tokenizer, d_model,"),
         (["export", "a", "--model", "scratch:d_model=65"], "num_heads must divide d_model"),
         (["app", "--memory", "nan"], "'nan' is not an amount; give a number, 0 or more."),
@@ -303,7 +303,7 @@ def test_a_command_that_is_gone_says_what_to_type(run, command):
     status, out, err = run("export", "a", command) if command.startswith("-") else run(command, "a text")
 
     assert (status, out) == (2, "")
-    assert err.endswith(f" {command} is gone. Instead: {parser.GONE[command]}.\n")
+    assert err.endswith(f" {command} was removed. Instead: {parser.GONE[command]}.\n")
     typed = re.match(r"attnviz (\w+)", parser.GONE[command])
     assert typed is None or typed[1] in parser.COMMANDS
 

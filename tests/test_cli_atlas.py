@@ -20,7 +20,7 @@ def test_an_atlas_is_built_and_says_what_was_left_out(tmp_path, capsys):
     assert "texts.jsonl, line 3: This line is not valid JSON." in err
     assert len(pd.read_parquet(tmp_path / "atlas" / "heads.parquet")) == 8
     assert cli.main([*command, "--keep", "3"]) == 2
-    assert "keep is 10 there and 3 here. Give another folder." in capsys.readouterr().err
+    assert "its option keep is 10, not 3. Give another folder." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_a_link_without_a_text_is_of_the_first_example_and_a_text_may_begin_like
 @pytest.mark.parametrize(
     ("link", "reason"),
     [
-        ("steps?model=story", "does not open a page with one picture"),
+        ("steps?model=story", "is no link to a page with one picture"),
         ("?model=shapes&picture=the+moon", "give the file"),
     ],
 )

@@ -71,7 +71,7 @@ def test_a_click_on_a_form_reaches_the_page(name):
         (("--set", "zoom=2.1.0.1"), "The zoom ends at 1.1; there are 4 queries and 4 keys, counted from 0."),
         (("--set", "cell=4.0"), "The cell is 4.0; there are 4 queries and 4 keys, counted from 0."),
         (("--set", "cell=4"), "--set cell: '4' cannot be read"),
-        (("--form", "?"), f"There is no form '?'. There are: {', '.join(FORMS)}, heads, overview,"),
+        (("--form", "?"), f"There is no form '?'. Available: {', '.join(FORMS)}, heads, overview,"),
         (("--form", "picture"), "Neither queries nor keys of encoder layer 0 are patches of a picture"),
         (("--form", "lines", "--set", "zoom=0.1.0.3", "--set", "pins=q2"), "Token 2 is not shown in this view"),
         (("--form", "lines", "--set", "pins=q4"), "Token 4 is not shown in this view"),

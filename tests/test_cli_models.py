@@ -184,9 +184,9 @@ def test_an_unknown_word_is_told_on_stderr_with_known_ones_like_it(run, tmp_path
 
     assert (status, out) == (0, "head.svg\n")
     words = "“cats” (it knows “cat”), “sleep” (it knows “sleeps”), “quixotically”"
-    assert err == f"attnviz: 'translator' does not know {words} and reads <unk>.\n"
+    assert err == f"attnviz: 'translator' does not know {words} and reads <unk> instead.\n"
     _, _, err = run("predict", "\n".join(f"zz{letter}" for letter in "abcdefghijklm"), "--lines", "--show", "tokens")
-    assert err.endswith("“zzj” and 3 more words and reads <unk>.\n")
+    assert err.endswith("“zzj” and 3 more words and reads <unk> instead.\n")
 
 
 # Models
@@ -259,7 +259,7 @@ def test_circuits_are_printed(run):
     assert values[0].split() == ["kind", "layer", "head", "real", "imaginary"]
     assert len(values) > 2 * api.load("story").num_heads
     assert (
-        "Circuits are computed from a model's weights; name it: attnviz models NAME --circuits"
+        "Circuits need a model's weights; give its name: attnviz models NAME --circuits"
         in run("models", "--circuits")[2]
     )
 

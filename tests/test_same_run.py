@@ -166,7 +166,7 @@ def test_the_report_is_text_and_json():
         (lambda: attnviz.same_run(server(), ["the cat"]), "tokenizer"),
         (lambda: compared(server(), []), "no text"),
         (lambda: compared(server(), [[]]), "without tokens"),
-        (lambda: compared(server(), runs="sideways"), "no run 'sideways'. There are: packed, left"),
+        (lambda: compared(server(), runs="sideways"), "no run 'sideways'. Available runs: packed, left"),
         (lambda: attnviz.same_run(3, ["the"]), "cannot be run"),
         (lambda: attnviz.same_run("scratch", ["the"]), "cannot be run in several ways"),
         (lambda: compared(torch.nn.Linear(3, 3)), "raised"),

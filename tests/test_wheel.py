@@ -43,7 +43,7 @@ def test_a_wheel_holds_what_runs_and_nothing_else(installed):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["xyz"], "There is no command 'xyz'. There are: app, export, explore, predict,"),
+        (["xyz"], "There is no command 'xyz'. Available commands: app, export, explore, predict,"),
         (["app", "--port", "abc"], "'abc' is not a port; give 1 to 65535."),
         (["app", "--port", "65536"], "'65536' is not a port; give 1 to 65535."),
         (["app", "--address", "nowhere.invalid"], "'nowhere.invalid' is not an address of this machine; 127.0.0.1"),

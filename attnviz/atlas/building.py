@@ -63,11 +63,11 @@ def build(
     """Measure every head of a model on every text of a corpus, shard by shard. A second call continues the build.
 
     Args:
-        model: name for `attnviz.load`, with its `settings`, or FILE.py:FUNCTION; or a source of this process.
+        model: name for `attnviz.load`, with its `settings`, or FILE.py:FUNCTION; or a loaded source.
         texts: file (one text per line, JSON lines or Parquet), or folder of such files.
-        edits: changes to the attention, for a source of this process.
+        edits: changes to the attention, if `model` is a loaded source.
         work: function that measures shards, such as an `Engine`; by default `here`, which uses this process. Ignored
-            for a source, which is always measured in this process.
+            for a loaded source, which is always measured in this process.
 
     Raises:
         InputError: if the folder holds another atlas, or the corpus changed.
@@ -111,7 +111,7 @@ def build(
 def of_texts(
     source: Source, texts: Sequence[str], edits: Edits = Edits(), *, report: OnProgress = lambda done, of: None
 ) -> Atlas:
-    """Measure every head of a source of this process on a few texts, in a folder that is deleted with the atlas.
+    """Measure every head of a loaded source on a few texts, in a temporary folder that is deleted with the atlas.
 
     Raises:
         InputError: if the model can read none of the texts.
@@ -122,7 +122,7 @@ def of_texts(
         atlas = build(source, folder / "corpus.jsonl", folder, edits=edits, report=report)
         if not atlas.texts:
             problems = [*atlas.problems()["problem"], "all are empty."]
-            raise InputError(f"The model reads none of the {len(texts):,} texts: {problems[0]}")
+            raise InputError(f"The model can read none of the {len(texts):,} texts: {problems[0]}")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -133,7 +133,7 @@ def of_texts(
 def _measure_with(
     source: Source, edits: Edits, report: OnProgress, atlas_plan: Plan, folder: Path, missing: Iterable[Shard]
 ) -> Iterator[Outcome]:
-    """Measure shards one after another with a source of this process; report progress also within a shard."""
+    """Measure shards one after another with a loaded source; report progress within a shard, too."""
     done = 0
 
     def report_in_shard(lines: int) -> None:

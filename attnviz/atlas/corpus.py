@@ -52,7 +52,7 @@ class CorpusLine:
 
 
 def files(corpus: str | Path) -> tuple[Path, list[str]]:
-    """Find the files of a corpus, a file or a folder with subfolders: return its folder, and their sorted paths in it.
+    """Find the files of a corpus, which is a file or a folder with subfolders; return the folder and the sorted paths.
 
     Raises:
         InputError: if there are no files.
@@ -69,7 +69,7 @@ def files(corpus: str | Path) -> tuple[Path, list[str]]:
 
 
 def shards(root: Path, names: list[str], most: int) -> Iterator[Shard]:
-    """Split files of a folder into shards of at most `most` texts; raise InputError if one cannot be read."""
+    """Split files of a folder into shards of at most `most` texts; raise InputError if a file cannot be read."""
     number = 0
     for name in names:
         path = root / name
@@ -109,7 +109,7 @@ def _line_shards(path: Path, most: int) -> Iterator[tuple[int, int, int, int, st
     """Yield for each shard of a text file: first line, number of lines, first byte, number of bytes, checksum."""
     first, start = 1, 0
     with path.open("rb") as file:
-        all_lines = iter(lambda: file.readline(MOST_LINE), b"")  # until an empty line, the end of the file
+        all_lines = iter(lambda: file.readline(MOST_LINE), b"")  # b"" means the end of the file
         while lines := list(islice(all_lines, most)):
             for number, line in enumerate(lines, first):
                 if len(line) == MOST_LINE and not line.endswith(b"\n"):
@@ -137,7 +137,7 @@ def _line(line: bytes, number: int, is_json: bool) -> CorpusLine:
 
 
 def _text(value: Any, number: int) -> CorpusLine:
-    """Make the corpus line of a value; a value that is no string, or an empty one, gives a line with an error."""
+    """Make a corpus line from a value; the line has an error if the value is not a string, or is empty."""
     if not isinstance(value, str):
         return CorpusLine("", number, "This row has no text.")
     text = value.strip()
@@ -148,7 +148,7 @@ def _text(value: Any, number: int) -> CorpusLine:
 
 
 def _parquet_shards(path: Path, most: int) -> Iterator[tuple[int, int, int, int, str]]:
-    """Yield for each shard of a Parquet file: first row, number of rows, 0, 0, checksum."""
+    """Yield for each shard of a Parquet file: first row (from 1), number of rows, 0, 0 (no bytes), and checksum."""
     file = _parquet(path)
     for first in range(0, file.metadata.num_rows, most):
         rows = _rows(file, first, most)
@@ -180,11 +180,11 @@ def _parquet(path: Path) -> Any:
         raise InputError(f"{quoted(str(path), 200)} is not a Parquet file.") from None
     names = file.schema_arrow.names
     if COLUMN not in names:
-        has = f"It has: {', '.join(names[:9])}."
-        raise InputError(f"{quoted(str(path), 200)} has no column {COLUMN!r}. {has}")
+        available = f"Available columns: {', '.join(names[:9])}."
+        raise InputError(f"{quoted(str(path), 200)} has no column {COLUMN!r}. {available}")
     return file
 
 
 def _encode(rows: list[Any]) -> bytes:
-    """Write the texts of Parquet rows as bytes, for their checksum."""
+    """Convert the texts of Parquet rows to bytes, for a checksum."""
     return "".join(json.dumps(text, default=str) + "\n" for text in rows).encode()

@@ -38,7 +38,7 @@ class Options:
     Attributes:
         shard: maximum number of texts per shard.
         keep: number of texts with the largest values, per metric and head.
-        pairs: number of token pairs with the largest weights, per head and shard; all differ in their token texts.
+        pairs: number of token pairs with the largest weights, per head and shard; pairs of equal strings count once.
         ablate: number of texts per shard on which each head is switched off in turn.
     """
 
@@ -55,7 +55,7 @@ class Pairs:
     Attributes:
         text, head, query, key: index of the text in the shard, of the head at its site, and of the two positions.
         weight: attention weight of each pair.
-        tokens: integer that is the same for two pairs with the same head and the same two token strings.
+        tokens: number for the head and the two token strings of each pair; equal if all three are equal.
     """
 
     text: np.ndarray
@@ -70,15 +70,15 @@ class Pairs:
         return Pairs(*(column[index] for column in vars(self).values()))
 
     def strongest(self, most: int) -> tuple["Pairs", "Pairs"]:
-        """Select for each head the `most` pairs with the largest weights, and the pairs with smaller ones.
+        """Split the pairs: for each head the `most` pairs with the largest weights, and the other pairs.
 
-        Of several pairs with the same head and token strings, only the pair with the largest weight remains.
+        If pairs have the same head and token strings, only the pair with the largest weight is kept.
         """
         ordered = self.subset(np.lexsort((self.query, self.text, -self.weight)))  # the largest weight first
         _, first = np.unique(ordered.tokens, return_index=True)
         ordered = ordered.subset(np.sort(first))
         ordered = ordered.subset(np.argsort(ordered.head, kind="stable"))
-        first_of_head = np.searchsorted(ordered.head, ordered.head)
+        first_of_head = np.searchsorted(ordered.head, ordered.head)  # position of the first pair of the same head
         rank = np.arange(len(ordered.head)) - first_of_head
         return ordered.subset(rank < most), ordered.subset(rank >= most)
 
@@ -88,9 +88,9 @@ class SiteNumbers:
     """Measurements at a site with H heads.
 
     Attributes:
-        sums: numerators and denominators of each metric, which is their quotient, (2, T, H, metrics).
-        distance: sum of weights per distance bin, and number of open pairs per bin, (2, H, D).
-        dropped: largest weight among the pairs that are not in `pairs`, (H,).
+        sums: numerator and denominator of each metric, for T texts, (2, T, H, metrics).
+        distance: sum of weights, and number of open pairs, per bin of distances, (2, H, D).
+        dropped: largest weight of a pair that was left out of `pairs`, (H,).
         pairs: token pairs with the largest weights.
     """
 
@@ -108,8 +108,8 @@ class Measured:
         read: lines that the model read, in order, with their tokens.
         written: decoder input for each line of `read`, for an encoder-decoder; else empty.
         problems: lines that were not read, with the reason; `corpus.EMPTY` for empty lines.
-        sites: measurements per site, of heads in the order of N.
-        values: numbers per text and head, (T, N, M), NaN where they cannot be measured.
+        sites: measurements per site.
+        values: M metrics and effects of T texts and N heads (of all sites), (T, N, M); NaN if not measurable.
     """
 
     read: tuple[tuple[CorpusLine, Sentence], ...]
@@ -140,7 +140,7 @@ def measure(
         sums, distance = np.zeros((2, len(usable), heads, len(METRICS))), np.zeros((2, heads, 2 * FURTHEST + 1))
         sites[site] = SiteNumbers(sums, distance, np.zeros(heads), no_pairs)
     written: dict[int, Sentence] = {}  # decoder inputs by the index of the text
-    numbers: dict[str, int] = {}
+    string_ids: dict[str, int] = {}
     done = 0
     for indices, record in texts.runs(source, sentences, edits, failed=lambda i, error: errors.update({i: str(error)})):
         written |= dict(zip(indices, record.targets, strict=False))
@@ -148,7 +148,7 @@ def measure(
         for step in record.steps:
             shape = step.site.kind, step.shape[2:], step.has_sink
             if shape not in tokens_of_shape:
-                tokens_of_shape[shape] = _tokens(record, step, numbers)
+                tokens_of_shape[shape] = _tokens(record, step, string_ids)
             _add_run(sites[step.site], record, step, tokens_of_shape[shape], np.array(indices), options)
         done += len(indices)
         report(done)
@@ -169,11 +169,11 @@ def measure(
     return Measured(read, targets, tuple(problems), sites, np.concatenate([values, effects], 2))
 
 
-def _tokens(record: Record, step: Step, numbers: dict[str, int]) -> Tokens:
-    """Collect the tokens of a step, and the `numbers` of their strings; a new string gets the next number."""
+def _tokens(record: Record, step: Step, string_ids: dict[str, int]) -> Tokens:
+    """Collect the tokens of a step, and the ids of their strings; `string_ids` gets the next id for a new string."""
     texts = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
-    queries = [[numbers.setdefault(token.text, len(numbers)) for token in queries] for queries, _ in texts]
-    keys = [[numbers.setdefault(token.text, len(numbers)) for token in keys] for _, keys in texts]
+    queries = [[string_ids.setdefault(token.text, len(string_ids)) for token in queries] for queries, _ in texts]
+    keys = [[string_ids.setdefault(token.text, len(string_ids)) for token in keys] for _, keys in texts]
     return batch.sides_of(record, step), torch.tensor(queries), torch.tensor(keys)
 
 
@@ -192,7 +192,7 @@ def _add_run(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, rows
 
 
 def _distance_sums(block: HeadBlock) -> torch.Tensor:
-    """Sum the weights per distance bin, and count the open pairs, (2, H, D)."""
+    """Sum the weights, and count the open pairs, per bin of distances: (2, H, D)."""
     weights = block.by_distance.sum(0)  # (H, 2 n - 1)
     n = (weights.shape[-1] + 1) // 2
     is_open = torch.ones(1, 1, 1, n) if block.open is None else block.open[..., :n].float()
@@ -206,12 +206,12 @@ def _distance_sums(block: HeadBlock) -> torch.Tensor:
 
 
 def _pairs(block: HeadBlock, tokens: Tokens, texts: np.ndarray, most: int) -> tuple[Pairs, np.ndarray]:
-    """Find for each head the `most` rows with the largest maximum weight, as pairs of a row and its strongest key.
+    """Find for each head the `most` queries with the largest maximum weight, each paired with its strongest key.
 
-    No token may be special or look at itself, and a row must have more than one open key. The second result is the
-    largest weight of the other rows, (H,).
+    Left out are special tokens, tokens that attend to themselves, and queries with only one open key. The second result
+    is the largest weight of a pair that did not fit into `most`, (H,).
     """
-    _, query_numbers, key_numbers = tokens
+    _, query_ids, key_ids = tokens
     weight, key = block.weights.max(-1)  # (B, H, R)
     is_ordinary = (torch.arange(block.step.shape[3]) < block.num_keys[:, None]) & ~block.sides.special[block.texts]
     allowed = block.measured & (weight > 0) & (block.open_keys > 1)
@@ -225,14 +225,14 @@ def _pairs(block: HeadBlock, tokens: Tokens, texts: np.ndarray, most: int) -> tu
     head, rank = (values[:, :most] > 0).nonzero(as_tuple=True)
     text, row = indices[head, rank] // weight.shape[2], indices[head, rank] % weight.shape[2]
     query, key = block.position[row], key[text, head, row]
-    query_number, key_number = query_numbers[block.texts][text, query], key_numbers[block.texts][text, key]
-    same_tokens = (head << 50) | (query_number << 25) | key_number  # up to 33 million strings in a shard
-    columns = texts[text.numpy()], head, query, key, values[head, rank].double(), same_tokens
+    query_id, key_id = query_ids[block.texts][text, query], key_ids[block.texts][text, key]
+    token_pair = (head << 50) | (query_id << 25) | key_id  # an id has 25 bits: up to 33 million strings in a shard
+    columns = texts[text.numpy()], head, query, key, values[head, rank].double(), token_pair
     return Pairs(*map(np.asarray, columns)), dropped.double().numpy()
 
 
 def _effects(source: Source, text: str) -> np.ndarray:
-    """Measure the effects of switching off each head on a text, (N, effects); all NaN, (1, effects), after an error."""
+    """Measure the effects of switching off each head on a text, (N, effects); after an error NaN, (1, effects)."""
     try:
         table = ablation.sweep(source, source.tokenize([text])).table
     except AttnvizError:

@@ -92,17 +92,17 @@ class Plan:
             raise InputError(f"{quoted(str(folder), 200)} holds another atlas: {difference}")
 
     def _difference(self, existing: "Plan") -> str:
-        """Describe the first difference from the existing plan of the folder, which is not equal."""
+        """Describe the first difference between this plan and another one, `existing`, in the same folder."""
         if existing.model != self.model:
-            return f"of '{existing.model}', not of '{self.model}'"
+            return f"its model is '{existing.model}', not '{self.model}'"
         if (existing.settings, existing.weights) != (self.settings, self.weights):
-            return f"of '{existing.model}' with other weights or settings"
+            return f"its '{existing.model}' has other weights or settings"
         for name, value in asdict(self.options).items():
             if (other := getattr(existing.options, name)) != value:
-                return f"{name} is {other} there and {value} here"
-        shards = zip(existing.shards, self.shards, strict=False)
-        changed = [shard for old_shard, shard in shards if shard != old_shard] or [self.shards[-1]]
-        return f"the corpus changed at line {changed[0].first:,} of {quoted(changed[0].file, 200)} or after it"
+                return f"its option {name} is {other}, not {value}"
+        pairs = zip(existing.shards, self.shards, strict=False)
+        changed = next((shard for old_shard, shard in pairs if shard != old_shard), self.shards[-1])
+        return f"its corpus differs at line {changed.first:,} of {quoted(changed.file, 200)} or after it"
 
 
 def load(name: str, **settings: Any) -> Source:
@@ -163,7 +163,7 @@ class Atlas:
         return heads.reindex(columns=[*heads, *newer]) if newer else heads
 
     def examples(self, site: Site | str, head: int, name: str, k: int = 10) -> pd.DataFrame:
-        """Return the `k` texts on which a metric of a head is largest: value, file, line, rank and text.
+        """Return a table of the `k` texts on which a metric of a head is largest: value, file, line, rank and text.
 
         Raises:
             InputError: if there is no such head or metric, or the corpus changed.
@@ -185,8 +185,8 @@ class Atlas:
     ) -> pd.DataFrame:
         """Search the stored pairs of a query and its strongest key; return the `k` pairs with the largest weights.
 
-        An atlas stores a limited number of pairs for each head and shard, and each two token strings once, so weak
-        pairs are missing. Two tokens with a larger weight than `attrs["complete_above"]` of the result are included.
+        For each head and shard, an atlas stores a limited number of pairs, and two equal pairs of token strings only
+        once, so weak pairs may be missing. No pair above the weight `attrs["complete_above"]` of the result is missing.
 
         Args:
             query_token, key_token: tokens as in the text; case, and blanks around a token, are ignored.
@@ -214,7 +214,7 @@ class Atlas:
     def table(self, name: str, site: Site | str, head: int) -> pd.DataFrame:
         """Return the rows of a head in another table, one of `TABLES`; raise InputError if there is none."""
         if name not in TABLES:
-            raise InputError(f"There is no table {quoted(name)}. There are: {', '.join(TABLES)}.")
+            raise InputError(f"There is no table {quoted(name)}. Available tables: {', '.join(TABLES)}.")
         return self._head_rows(name, site, head)
 
     def problems(self) -> pd.DataFrame:
@@ -233,7 +233,7 @@ class Atlas:
         if (str(site), head) not in self._heads:
             last_heads = dict(self._heads)  # by site
             names = ", ".join(f"{site} heads 0 to {last}" for site, last in last_heads.items())
-            raise InputError(f"The atlas has no head {quoted(head)} at {str(site)[:40]}. It has: {names}.")
+            raise InputError(f"The atlas has no head {quoted(head)} at {str(site)[:40]}. Available heads: {names}.")
         filters = [("site", "==", str(site)), ("head", "==", head)]
         return pd.read_parquet(self.folder / f"{name}.parquet", filters=filters).drop(columns=["site", "head"])
 

@@ -59,7 +59,7 @@ def write(tables: Tables, folder: Path) -> None:
 
 
 def merged(shards: list[Path], options: Options) -> Tables:
-    """Merge the tables in the folders of all shards into the tables of a finished atlas."""
+    """Merge the tables from the folders of shards into the tables of a finished atlas."""
     tables: Tables = {}
     for folder in shards:
         shard_tables = {path.stem: pd.read_parquet(path) for path in sorted(folder.iterdir())}
@@ -74,9 +74,10 @@ def of_shard(measured: Measured, shard: Shard, options: Options) -> Tables:
     """Make the tables of a shard from its measurements."""
     lines = np.array([line.line for line, _ in measured.read], dtype=np.int64)
     sites = measured.sites.items()
-    heads = pd.DataFrame([(str(site), head) for site, n in sites for head in range(len(n.dropped))], columns=HEAD)
+    names = [(str(site), head) for site, numbers in sites for head in range(len(numbers.dropped))]
+    heads = pd.DataFrame(names, columns=HEAD)
     rows = heads.loc[heads.index.repeat(len(NAMES))].assign(name=np.tile(NAMES, len(heads)))
-    values = measured.values.reshape(len(lines), len(rows))  # a row of `numbers` is a column here
+    values = measured.values.reshape(len(lines), len(rows))  # a column per row of the table "numbers"
     is_number = np.isfinite(values)
     count, sums = is_number.sum(0), np.where(is_number, values, 0).sum(0)
     mean = sums / np.maximum(count, 1)
@@ -246,8 +247,8 @@ def _heads(numbers: pd.DataFrame, bins: pd.DataFrame, dropped: pd.DataFrame) -> 
 
 
 def _quantiles(bins: pd.DataFrame | None, bound: float) -> list[float]:
-    """Compute the `QUANTILES` (the lower of two values), and the share of values below a bound; NaN without values."""
-    if bins is None:  # the rows of one metric of a head in the table `bins`
+    """Compute `QUANTILES` (the lower of two values) and the share of values below a bound, from binned counts."""
+    if bins is None:  # the metric has no value for this head
         return [np.nan] * (len(QUANTILES) + 1)
     cumulative = np.cumsum(bins["count"].to_numpy())
     ranks = np.floor(np.array([*QUANTILES.values()]) * (cumulative[-1] - 1))  # of the sorted values, from 0

@@ -23,8 +23,8 @@ class Product:
     letters: tuple[str, str, str]  # letters of the axes of left, right and out, such as ("abQD", "abDK", "abQK")
 
     def arrange(self, side: int, lead: Sequence[str], positions: str, summed: str) -> Tensor:
-        """Rearrange one side, 0 or 1, to (*lead, positions, summed), where missing axes get size 1, and all summed axes
-        become one. Axes are given by their letters."""
+        """Rearrange one side (0: left, 1: right) to (*lead, positions, summed), with all summed axes as one and size 1
+        for missing axes. Axes are given by their letters."""
         tensor, letters = self.sides[side], self.letters[side]
         tensor = tensor.permute([letters.index(letter) for letter in (*lead, *positions, *summed) if letter in letters])
         for index, letter in enumerate(lead):
@@ -81,14 +81,14 @@ def is_learned(tensor: Tensor) -> bool:
 
 
 def _matrix_letters(left_dim: int, right_dim: int) -> tuple[str, str, str] | None:
-    """Name the axes of left @ right by letters, from their numbers of axes; None if a side is a vector."""
+    """Name the axes of left @ right by letters, given how many axes each side has; None if a side is a vector."""
     common = ascii_letters[: max(left_dim, right_dim) - 2]
     left, right = (common[len(common) - (dim - 2) :] for dim in (left_dim, right_dim))
     return (f"{left}QD", f"{right}DK", f"{common}QK") if min(left_dim, right_dim) > 1 else None
 
 
 def _einsum_letters(equation: str, left: Tensor, right: Tensor) -> tuple[str, str, str] | None:
-    """Read the letters of an einsum equation, new ones for "..."; None unless it is left, right -> explicit output."""
+    """Read the letters of an einsum equation, with new letters for "..."; None unless it has the form "ab,bc->ac"."""
     inputs, arrow, out = equation.replace(" ", "").partition("->")
     sides = inputs.split(",")
     is_diagonal = any(len({*side} - {"."}) < len(side.replace(".", "")) for side in sides)  # a letter occurs twice
@@ -114,11 +114,11 @@ class Lead:
 
     @classmethod
     def of(cls, axes: tuple[int, ...], heads: int | None, module_heads: set[int], batches: set[int]) -> Self:
-        """Determine sentences and heads from the user's `heads`, or from the module's head counts and batch sizes;
-        raise ShapeError if one axis may hold heads or sentences and it is not known which."""
+        """Determine which of the `axes` (their sizes) hold sentences and heads, from the user's number of `heads`, or
+        from the module's possible head counts and batch sizes. Raise ShapeError if a single axis is ambiguous."""
         counts, total = module_heads if heads is None else {heads}, prod(axes)
-        joined_heads = [prod(axes[start:]) for start in range(1, len(axes))]  # if the last axes together hold the heads
-        joined_heads = [size for size in joined_heads if size in counts]
+        joined_sizes = [prod(axes[start:]) for start in range(1, len(axes))]  # of the last axes, taken as one
+        joined_heads = [size for size in joined_sizes if size in counts]
         possible_axes = [axis for axis, size in enumerate(axes) if size in counts and size > 1]
         axis = possible_axes[0] if len(possible_axes) == 1 and not joined_heads else max(0, len(axes) - 1)
         if heads is not None and total % heads:
@@ -137,7 +137,7 @@ class Lead:
         return cls(axes, axis, (total // heads, heads))
 
     def fold(self, tensor: Tensor) -> Tensor:
-        """Reshape (*axes, n, d) to (B, H, n, d). It may also broadcast to that, or have `axes` joined."""
+        """Reshape a tensor (*axes, n, d), or one that broadcasts to it or has `axes` as one axis, to (B, H, n, d)."""
         matrix, last = tensor.shape[-2:], max(0, len(self.axes) - 1)
         if tensor.dim() == len(self.axes) + 2:
             tensor = tensor.expand(*self.axes, *matrix)
@@ -157,7 +157,7 @@ class Lead:
 
     def unfold(self, tensor: Tensor) -> Tensor:
         """Reshape (B, H, n, d) to (*axes, n, d), the inverse of `fold`."""
-        sizes, last = [*self.axes], max(0, len(self.axes) - 1)
-        heads = sizes[self.heads_axis : self.heads_axis + 1]
-        del sizes[self.heads_axis : self.heads_axis + 1]
-        return tensor.reshape(*sizes, *heads, *tensor.shape[-2:]).movedim(last, self.heads_axis)
+        sizes, last = self.axes, max(0, len(self.axes) - 1)
+        heads_size = sizes[self.heads_axis : self.heads_axis + 1]  # (), if there are no axes
+        other_sizes = sizes[: self.heads_axis] + sizes[self.heads_axis + 1 :]
+        return tensor.reshape(*other_sizes, *heads_size, *tensor.shape[-2:]).movedim(last, self.heads_axis)

@@ -37,12 +37,12 @@ class Call:
     mask: Tensor | Mask | None = None
     scoring: Scoring = Scoring()
     sinks: Tensor | None = None
-    head: int | None = None  # number of the head, if the module computes a single head of the site; else None
+    head: int | None = None  # index of the head, if the module computes a single head of the site; else None
     offset: int = 0  # number of queries of earlier passes, whose keys this call has in its cache
     is_edited: bool = False
     weights_only: bool = False  # whether queries and keys are unknown (zero), and the scores are stored as bias
     refused: str = ""  # reason why the call cannot be shown as a map; "" if it can
-    no_values: str = ""  # message on the use of the weights, if it is not a product with values
+    no_values: str = ""  # message that says how the weights are used, if not in a product with values
     samples: tuple[Sample, ...] = ()  # rows that the model itself computed, to verify the map
     windows: WindowGrid | None = None  # division of a picture into windows, if the call has windows as its batch
     line: str = ""  # file and line of the user's code that makes the call
@@ -52,8 +52,8 @@ class Call:
         """Reason why the call cannot be shown; "" if it can."""
         if self.refused or self.value is not None:
             return self.refused
-        no_product = f"weights of {self.name or 'the model'} meet no values, or are changed after the softmax"
-        return self.no_values or no_product
+        name = self.name or "the model"
+        return self.no_values or f"weights of {name} are not multiplied by values, or change after the softmax"
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -68,8 +68,8 @@ class Call:
         """Convert the call to a step on the CPU, with the edits; a call with windows gives a step with windows.
         `lengths`, the number of keys without padding per sentence, helps to recognize named rules in the mask."""
         tap = Tap(self.in_windows(edits))
-        arguments = self.attend_arguments() | {"value": self.value.to(self.query.dtype)}
-        arguments = {name: part.cpu() if isinstance(part, Tensor) else part for name, part in arguments.items()}
+        tensors = self.attend_arguments() | {"value": self.value.to(self.query.dtype)}
+        arguments = {name: value.cpu() if isinstance(value, Tensor) else value for name, value in tensors.items()}
         arguments["scoring"] = replace(self.scoring, bias=tuple(bias.cpu() for bias in self.scoring.bias))
         if isinstance(arguments["mask"], Tensor):
             arguments["mask"] = to_rules(arguments["mask"], *self.shape[2:], lengths)
@@ -83,7 +83,7 @@ class Call:
 
 
 def score_fields(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[str, Any]:
-    """Make the fields of a call of which only the scores, (B, H, Q, K), are known: as bias, with q and k of zeros."""
+    """Make the fields of a `Call` whose queries and keys are unknown: zeros, with the scores, (B, H, Q, K), as bias."""
     batch, heads, queries, keys = scores.shape
     scores = scores.float() if scores.dtype in HALVES or not scores.is_floating_point() else scores
     query, key = scores.new_zeros(batch, heads, queries, 1), scores.new_zeros(batch, heads, keys, 1)
@@ -93,9 +93,9 @@ def score_fields(scores: Tensor, mask: Tensor | None, empty_rows: str) -> dict[s
 
 
 def split_mask(mask: Tensor | None) -> tuple[Tensor | None, Tensor | None, str]:
-    """Split a float mask, which is added to the scores, into a boolean mask, a bias and the `empty_rows` policy. A row
-    masked by finite numbers only is not empty for the model: it has equal weights if the scores are lost to rounding,
-    and else the weights of its scores."""
+    """Split a float mask, which is added to the scores, into a boolean mask, a bias and the `empty_rows` policy. If all
+    keys of a row are masked by finite numbers, the model gives it equal weights where adding the numbers rounds the
+    scores away ("uniform"), and else the weights of its scores."""
     if mask is None or mask.dtype is torch.bool:
         return mask, None, "zero"
     blocked, policy = mask < BLOCKED, "zero"
@@ -122,9 +122,9 @@ class Run:
         return {site: chains[-1][-1] for site, chains in self._chains.items()}
 
     def add(self, calls: dict[Site, Call]) -> bool:
-        """Add the calls of the next pass if it continues this run; return whether it does. Self-attention decides,
-        because cross-attention has the same keys when a text is read again. Without self-attention, as in a recurrent
-        decoder, each pass must have one query."""
+        """Add the calls of the next pass if it continues this run; return whether it does. It does if its
+        self-attention uses cached keys; cross-attention has the same keys also when a text is read again. Without
+        self-attention, as in a recurrent decoder, each pass must have one query and the same keys."""
         last = self.last
         pairs = {site: (last[site], call) for site, call in calls.items() if site in last}
         self_sites = [site for site in pairs if site.kind != "cross"]
@@ -217,7 +217,7 @@ def _join_heads(heads: dict[int | None, Call]) -> Call | None:
 
 
 def _join_key(call: Call) -> tuple:
-    """Properties that must agree for calls to be joined."""
+    """Properties in which calls must agree to be joined."""
     return call.shape[1], call.weights_only, call.sinks is None, replace(call.scoring, bias=(), empty_rows="zero")
 
 

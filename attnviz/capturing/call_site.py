@@ -37,7 +37,7 @@ class CallPlace:
 
     @property
     def module_heads(self) -> set[int]:
-        """Numbers of heads in attributes of the module; if it has none, in those of the calling module."""
+        """Head counts in attributes of the module, or if it has none, in attributes of the calling module."""
         return head_counts(self.module) or (head_counts(self.above[0]) if self.above else set())
 
     @property
@@ -55,7 +55,7 @@ class CallPlace:
 
 
 def inputs(frame: FrameType) -> dict[str, Tensor]:
-    """List the tensors that a method was called with, by the names of its arguments."""
+    """Return the tensors that a method was called with, by the names of its arguments."""
     code, values, caller = frame.f_code, frame.f_locals, frame.f_back
     names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     if caller is not None and caller.f_code.co_filename in SKIPPED and "args" in caller.f_locals:
@@ -65,8 +65,8 @@ def inputs(frame: FrameType) -> dict[str, Tensor]:
 
 
 def text_shapes(frame: FrameType) -> tuple[tuple[int, int], ...]:
-    """List the first two sizes, sentences and positions in either order, of each text that a method was called with.
-    Texts are vectors, float (B, n, d), or if there are none, token ids (B, n)."""
+    """List (B, n) or (n, B), the first two sizes, of each text that a method was called with. Texts are vectors, float
+    (B, n, d), or if there are none, token ids (B, n)."""
     tensors = inputs(frame).values()
     texts = [tensor for tensor in tensors if tensor.dim() == 3 and tensor.is_floating_point()]
     texts = texts or [tensor for tensor in tensors if tensor.dim() == 2 and not tensor.is_floating_point()]
@@ -138,8 +138,8 @@ class Sites:
         return self._sites.get((place.name, 0)) if was_called else None
 
     def site(self, place: CallPlace, kind: str, heads: int) -> tuple[Site, str, int | None, int]:
-        """Return the site of a call, the module of all its heads, the head of a single-head call, and the forward pass.
-        `kind` is used only for the first call of a module."""
+        """Return the site of a call, the name of the module of all heads, the index of the head (None unless the module
+        has one head), and the index of the forward pass. `kind` is used only for the first call of a module."""
         if place.in_pass:
             nth, forward_pass = self._calls[place.name], self.num_passes
             self._calls[place.name] += 1
@@ -153,7 +153,7 @@ class Sites:
         return self._sites[name, nth], name, head, forward_pass
 
     def _head(self, place: CallPlace) -> tuple[str, int | None]:
-        """Split "blocks.0.heads.2" into the module of all heads and the head; all heads must read the same tensor."""
+        """Split the module name "blocks.0.heads.2" into "blocks.0" and head 2, if head 0 reads the same tensor."""
         match, tensors = ONE_HEAD.fullmatch(place.name), [*inputs(place.frame).values()]
         if match is None or not tensors:
             return place.name, None
@@ -165,9 +165,8 @@ class Sites:
 
 
 def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
-    """Determine the kind of an attention call: "encoder", "decoder" or "cross". Whether it is self-attention is decided
-    by "self" in the module name; else by the input texts; without inputs, by other parts of the name. `is_causal` means
-    that no query may attend to a later key."""
+    """Determine the kind of an attention call: "encoder", "decoder" or "cross". "self" in the module name, else the
+    input texts, else other parts of the name decide whether it is self-attention. `is_causal`: with a causal mask."""
     parts, frame = place.name.lower().split("."), place.frame
     is_named_cross = any(part.startswith(CROSS) for part in parts)
     is_named_self = any("self" in part for part in parts)
@@ -175,22 +174,24 @@ def kind(place: CallPlace, queries: int, keys: int, is_causal: bool) -> str:
         frame = place.above[1]  # the inputs of the module are queries and keys, already projected
     named = {name: tensor for name, tensor in inputs(frame).items() if not any(part in name for part in NO_TEXTS)}
     texts = {name: text for name, text in named.items() if text.dim() == 3 and text.is_floating_point()}
-    for_queries = [text for name, text in texts.items() if name.startswith("q")]
-    for_keys = [text for name, text in texts.items() if name.startswith("k")]
-    query_text, *others = [for_queries[0], for_keys[0]] if for_queries and for_keys else texts.values() or [None]
-    key_texts = [text for text in others if any(0 <= keys - size <= 2 for size in text.shape[:2])]  # 2 learned keys
-    key_texts = [text for text in key_texts if {*text.shape[:2]} & {*query_text.shape[:2]}]
     if not texts or (is_named_self and not is_named_cross):
         is_self = not is_named_cross
-    elif key_texts:
-        same_shape = key_texts[0].shape == query_text.shape
-        is_self = key_texts[0] is query_text or (same_shape and torch.equal(key_texts[0], query_text))
-    else:  # a single query is that of a recurrent decoder, or learned
-        is_self = not (queries == 1 < keys and keys in query_text.shape[:2])
+    else:
+        for_queries = [text for name, text in texts.items() if name.startswith("q")]
+        for_keys = [text for name, text in texts.items() if name.startswith("k")]
+        query_text, *others = [for_queries[0], for_keys[0]] if for_queries and for_keys else texts.values()
+        key_texts = [text for text in others if any(0 <= keys - size <= 2 for size in text.shape[:2])]  # 2 learned keys
+        key_texts = [text for text in key_texts if {*text.shape[:2]} & {*query_text.shape[:2]}]  # a size in common
+        if key_texts:
+            same_shape = key_texts[0].shape == query_text.shape
+            is_self = key_texts[0] is query_text or (same_shape and torch.equal(key_texts[0], query_text))
+        else:  # one query for many keys: of a step of a recurrent decoder, or learned
+            is_self = not (queries == 1 < keys and keys in query_text.shape[:2])
     if not is_self:
         return "cross"
-    stacks = [stack for stack in ("decoder", "encoder") if any(part.endswith(stack) for part in parts)]
-    return [*stacks, "decoder" if is_causal else "encoder"][0]
+    named_stacks = [stack for stack in ("decoder", "encoder") if any(part.endswith(stack) for part in parts)]
+    by_mask = "decoder" if is_causal else "encoder"
+    return named_stacks[0] if named_stacks else by_mask
 
 
 def hides_future(mask: Tensor | Mask | None) -> bool:
@@ -204,7 +205,7 @@ def hides_future(mask: Tensor | Mask | None) -> bool:
 
 
 def head_counts(module: nn.Module) -> set[int]:
-    """List the head counts in attributes of a module, without counts of key-value heads, which may be smaller."""
+    """Find the head counts in attributes of a module, without counts of key-value heads, which may be smaller."""
     numbers = {name: value for name, value in vars(module).items() if type(value) is int and value > 0}
     names = {name for name in numbers if "head" in name and not any(part in name for part in ("dim", "size", "kv"))}
     return {numbers[name] for name in names | ({"h", "H", "nh"} & numbers.keys())}  # short names that models use

@@ -26,7 +26,7 @@ MOST_EXTRA = 16
 
 @dataclass(frozen=True)
 class Texts:
-    """Sentences at the queries of a model (or its decoder), and at the keys of cross-attention; None if not given."""
+    """Sentences at the queries of a model or its decoder, and at the keys of cross-attention; None if not given."""
 
     queries: tuple[Sentence, ...] | None = None
     keys: tuple[Sentence, ...] | None = None
@@ -38,7 +38,7 @@ class Texts:
         return {kind: tuple(text.length for text in texts) for kind, texts in kinds.items() if texts}
 
     def with_places(self, places: tuple[int, int], image: Any, steps: tuple[Step, ...]) -> Self:
-        """Use patches of pictures for missing sentences: see `places` and `image` of `Capture.record`."""
+        """Use patches of pictures as missing sentences: see `places` and `image` of `Capture.record`."""
         batch = steps[0].shape[0]
         images = image if isinstance(image, tuple | list) else [image] * batch
         if len(images) != batch:
@@ -56,26 +56,24 @@ class Texts:
         extra = max(extras, key=extras.count)  # the most frequent number of positions that are no patches
         names = ["[CLS]"] if extra == 1 else [f"[extra {i}]" for i in range(extra)]
         tokens = patches(rows, columns, names)
-        of_images = tuple(picture_text(tokens, () if part is None else (Picture.of(part),)) for part in images)
+        image_texts = tuple(picture_text(tokens, () if part is None else (Picture.of(part),)) for part in images)
         if self.queries or self.keys:
-            return Texts(self.queries or of_images, self.keys or of_images)
+            return Texts(self.queries or image_texts, self.keys or image_texts)
         # without any text, pictures may be at the keys of cross-attention
         counts = [step.shape[2] for step in steps if step.site.kind == "cross" and _key_count(step) == len(tokens)]
-        return Texts(sentences([[*map(str, range(counts[0]))]] * batch), of_images) if counts else Texts(of_images)
+        return Texts(sentences([[*map(str, range(counts[0]))]] * batch), image_texts) if counts else Texts(image_texts)
 
     def of_steps(self, steps: tuple[Step, ...]) -> tuple[Self, tuple[Step, ...], list[str]]:
-        """Select the steps that fit the texts, at least one. Return texts, steps, and a message per step left out."""
+        """Select the steps that fit the texts, at least one; return texts, steps, and a message per step left out."""
         fitting = [step for step in steps if self._fits(step, steps[0].shape[0])]
         if not fitting:
             message = f"There are tokens for {len(self.queries)} x {len(self.queries[0].tokens)} positions"
             shapes = ", ".join(dict.fromkeys(map(_shape_text, steps)))
             remedy = "Give as many, or none to number positions."
             raise InputError(f"{message}; the attention calls have {shapes}. {remedy}")
-        left_out, contrast = (
-            [step for step in steps if step not in fitting],
-            ", not the tokens'" if self.queries else "",
-        )
-        messages = [f"{step.site} ({step.name or 'the model'}) has {_shape_text(step)}{contrast}" for step in left_out]
+        reason = ", which do not fit the tokens" if self.queries else ""
+        left_out = [step for step in steps if step not in fitting]
+        messages = [f"{step.site} ({step.name or 'the model'}) has {_shape_text(step)}{reason}" for step in left_out]
         longest = max(size for step in fitting for size in (step.shape[2], _key_count(step)))
         queries = self.queries or sentences([[*map(str, range(longest))]] * fitting[0].shape[0])
         return Texts(queries, self.keys), tuple(fitting), messages
@@ -84,9 +82,9 @@ class Texts:
         """Whether a step has as many queries and keys as the texts; without texts, whether it has `batch` sentences."""
         if not self.queries:
             return step.shape[0] == batch
-        at_queries, at_keys = len(self.queries[0].tokens), len((self.keys or self.queries)[0].tokens)
-        queries = at_keys if step.site.kind == "encoder" else at_queries
-        keys = at_queries if step.site.kind == "decoder" else at_keys
+        query_text, key_text = self.queries[0].tokens, (self.keys or self.queries)[0].tokens
+        queries = len(key_text if step.site.kind == "encoder" else query_text)
+        keys = len(query_text if step.site.kind == "decoder" else key_text)
         has_keys = _key_count(step) == keys or (step.site.kind == "cross" and self.keys is None)
         return has_keys and (step.shape[0], step.shape[2]) == (len(self.queries), queries)
 
@@ -106,11 +104,11 @@ def picture_text(tokens: tuple[Token, ...], pictures: tuple[Picture, ...]) -> Se
 
 
 def sentences(words: Strings) -> tuple[Sentence, ...]:
-    """Create sentences from words, with consecutive numbers as ids; shorter sentences are padded at the end."""
-    lists = [words] if all(isinstance(word, str) for word in words) else words
-    longest, padded = max(map(len, lists)), []
-    for text in lists:
-        text = [*map(str, text)]
+    """Create sentences from words. Ids number the different words from 1; shorter sentences are padded at the end."""
+    word_lists = [words] if all(isinstance(word, str) for word in words) else words
+    longest, padded = max(map(len, word_lists)), []
+    for word_list in word_lists:
+        text = [*map(str, word_list)]
         tokens, start, ids = [], 0, {word: id for id, word in enumerate(dict.fromkeys(text), 1)}
         for word in text:
             tokens.append(Token(word, ids[word], start, start + len(word)))
@@ -172,8 +170,7 @@ class Capture:
     @property
     def unseen(self) -> list[str]:
         """Captured attention that cannot be shown, one sentence each."""
-        _, sentences, _ = self._verified_steps({}, -1, is_any=True)
-        return sentences
+        return self._verified_steps({}, -1, is_any=True)[1]
 
     def steps_of(self, lengths: Mapping[str, tuple[int, ...]], run: int = -1) -> tuple[Step, ...]:
         """One step per site of a run; `lengths` has the number of keys without padding per sentence, by kind."""
@@ -195,10 +192,10 @@ class Capture:
             tokens: input of the model, one word per position; for several sentences, one list per sentence, padded at
                 the end; for an encoder-decoder, the input of its decoder. Without tokens, positions are numbered.
             keys: words at the keys of cross-attention; for an encoder-decoder, the input of its encoder.
-            run: number of the run, from 0, needed if there are several (`runs`); -1 is the last.
+            run: index of the run, from 0, needed if there are several (`runs`); -1 is the last.
             name: name of the source; by default the class of the model.
-            places: numbers of rows and columns of the patches of a picture, which replace missing `tokens`, or
-                missing `keys` if `tokens` are given.
+            places: how many rows and columns of patches a picture has; patches replace missing `tokens`, or missing
+                `keys` if `tokens` are given.
             image: picture, PIL or (height, width, 3); for a batch one per sentence, or one for all.
 
         Raises:
@@ -243,7 +240,7 @@ class Capture:
         for site, head in sorted(self.edits.heads_off):
             if site not in calls or head >= calls[site].shape[1]:
                 sites = [f"{other} ({call.shape[1]} heads, {call.name or self.name})" for other, call in calls.items()]
-                raise AttnvizError(f"The edits reached nothing at {site.head(head)}. There is: {', '.join(sites)}.")
+                raise AttnvizError(f"The edits reached nothing at {site.head(head)}. Sites: {', '.join(sites)}.")
 
     def _join_runs(self) -> list[Run]:
         """Group the calls that can be shown into runs."""
@@ -257,8 +254,8 @@ class Capture:
     def _verified_steps(
         self, lengths: Mapping[str, tuple[int, ...]], run: int, is_any: bool = False
     ) -> tuple[tuple[Step, ...], list[str], list[str]]:
-        """Select the steps of a run that agree with the model, at least one unless `is_any`; return the steps, a
-        message per map that cannot be shown, and findings on the other maps."""
+        """Select the steps of a run whose map equals the rows that the model computed; return them, a message per map
+        that cannot be shown, and findings on the steps. Without any step, raise AttnvizError unless `is_any`."""
         runs = self._join_runs()
         if runs and run not in range(-1, len(runs)):
             raise InputError(f"There is no run {run}: use record(run=0) to record(run={len(runs) - 1}).")
@@ -276,7 +273,7 @@ class Capture:
                 unseen.append(f"the recomputed map of {name} {problem}, so it is not shown")
                 continue
             steps.append(step if call.windows is None else call.windows.join(step, self.edits))
-            if largest > BOUND:  # only rounding of a 16-bit type gives as much
+            if largest > BOUND:  # allowed only for a model in 16 bits
                 rounded.append((largest, str(call.samples[0].dtype).removeprefix("torch."), name))
         if not steps and not is_any:
             raise AttnvizError(self._no_attention_message(unseen))
@@ -289,9 +286,9 @@ class Capture:
 
     def _no_attention_message(self, unseen: list[str]) -> str:
         """Explain why nothing was captured: the reasons in `unseen`, or that no attention was computed."""
-        nothing = "it ran and took no softmax of queries and keys, so it has no attention weights"
+        nothing = "it ran without a softmax of queries and keys, so it has no attention weights"
         if self.output is None:
-            nothing = "no function of attention was called in it. Was it run in the block and thread?"
+            nothing = "it called no attention function. Was it run inside the `with` block, in the same thread?"
         reasons = "; ".join(unseen or dict.fromkeys(softmax.sentence for softmax in self.softmaxes))
         return f"No attention was captured in {self.name}: {reasons or nothing}"
 

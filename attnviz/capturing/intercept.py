@@ -49,10 +49,10 @@ def capture(
             output = model(batch)
         record = seen.record(tokens=["The", "cat", "sat"])
 
-    Without edits, outputs and gradients are bitwise identical to those without a capture, except for last bits where
+    Without edits, outputs and gradients are bitwise identical to those without a capture, except for rounding where
     PyTorch fuses a layer of `nn.Transformer` or a single `nn.MultiheadAttention` (evaluation without gradients). The
-    model is not changed; the capture acts in this thread only, and ends with the block, also after an error. Run the
-    model as usual, also several times: the passes of a generation with a cache become one map.
+    model is not changed; the capture acts in this thread only, and ends with the block, even after an error. Run the
+    model as usual, once or several times: the passes of a generation with a cache become one map.
 
     Args:
         model: any module; attention outside of it is not captured.
@@ -114,14 +114,16 @@ class Mode(Tracker, TorchFunctionMode):
 
     def end(self, model: nn.Module, inputs: object, output: Any) -> None:
         """Forward hook of the model: keep its output."""
-        self.captured.output = output if threading.get_ident() == self._thread else self.captured.output
+        if threading.get_ident() == self._thread:
+            self.captured.output = output
 
     def fill_padding(
         self, encoder: nn.TransformerEncoder, args: tuple, kwargs: dict[str, Any], output: Tensor
     ) -> Tensor:
-        """Forward hook of an encoder: set its output to zero at padding, as PyTorch's fast path does. A function mode
-        disables that path. The conditions are those of `nn.TransformerEncoder.forward`."""
+        """Forward hook of an encoder: set its output to zero at padding, as PyTorch's fast path does, which a capture
+        disables. The conditions for the fast path are those of `nn.TransformerEncoder.forward`."""
         has_fast_path = type(encoder).forward is nn.TransformerEncoder.forward and encoder.use_nested_tensor
+        has_fast_path = has_fast_path and torch.backends.mha.get_fastpath_enabled()
         if threading.get_ident() != self._thread or not has_fast_path:
             return output
         arguments = inspect.signature(nn.TransformerEncoder.forward).bind(encoder, *args, **kwargs).arguments
@@ -129,11 +131,9 @@ class Mode(Tracker, TorchFunctionMode):
         if padding is None or arguments.get("mask") is not None or source.dim() != 3 or source.is_nested:
             return output
         needs_gradients = torch.is_grad_enabled() and any(x.requires_grad for x in (source, *layer.parameters()))
-        if needs_gradients or layer.training or torch.is_autocast_enabled():
-            return output
         is_padding = padding if padding.dtype is torch.bool else padding < 0
         is_left_padded = encoder.mask_check and bool((is_padding[:, :-1] & ~is_padding[:, 1:]).any())
-        if is_left_padded or not torch.backends.mha.get_fastpath_enabled():
+        if needs_gradients or layer.training or torch.is_autocast_enabled() or is_left_padded:
             return output
         zeros = output.new_zeros(output.shape[-1])
         return output.where(~is_padding.unsqueeze(-1), zeros if encoder.norm is None else encoder.norm(zeros))
@@ -141,7 +141,7 @@ class Mode(Tracker, TorchFunctionMode):
 
 @contextmanager
 def _intercept_all() -> Iterator[None]:
-    """Context manager of a capture: run compiled code as Python, and wrap library functions, until no capture runs."""
+    """While any capture runs, run compiled code as Python, and wrap library functions so that a capture sees them."""
     global _running
     with _lock:
         _running += 1
@@ -164,7 +164,7 @@ def _intercept_all() -> Iterator[None]:
 
 
 def _stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function so that a mode of the calling thread, if there is one, intercepts it."""
+    """Wrap a function so that a torch function mode of the calling thread, if there is one, intercepts its calls."""
 
     @wraps(function)
     def stand_in(*args: Any, **kwargs: Any) -> Any:
@@ -176,7 +176,7 @@ def _stand_in(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _replace_functions(functions: dict[Callable, Callable]) -> None:
-    """Replace functions (keys) by others (values) wherever a global name of a loaded module refers to one of them."""
+    """Replace functions (keys) by others (values) in the global names of all loaded modules."""
     by_id = {id(old): new for old, new in functions.items()}  # not every global value is hashable
     for module in list(sys.modules.values()) if by_id else ():
         names = getattr(module, "__dict__", {})

@@ -67,7 +67,7 @@ def scaled_dot_product(
     # transformers, one new token: the query heads of a group are on the query axis, (B, key heads, group size, d)
 
     def one_query(tensor: Tensor | Mask | None) -> Tensor | Mask | None:
-        """Move the heads of a group from the axis of queries to the axis of heads: (B, H, 1, d or K)."""
+        """Reshape (B, key heads, group size, d or K) to one query per head, (B, H, 1, d or K)."""
         is_grouped = isinstance(tensor, Tensor) and tensor.dim() == 4 and tensor.shape[1:3] == query.shape[1:3]
         return tensor.reshape(len(query), -1, 1, tensor.shape[3]) if is_grouped else tensor
 
@@ -96,8 +96,8 @@ def captured_output(
     has_heads: bool = False,
 ) -> Tensor:
     """Keep an attention call; return its original output, or the output with the edits, (*lead, Q, d_v). `tensors` are
-    query, key and value, (*lead, n, d); `masks` are mask and bias, which broadcast to (*lead, Q, K). `lead` are the
-    axes of sentences and heads, and certainly (B, H) if `has_heads`."""
+    query, key and value, (*lead, n, d); `masks` are mask and bias, which broadcast to (*lead, Q, K). `lead` holds
+    sentences and heads in some form; it is (B, H) if `has_heads`."""
     axes = tuple(torch.broadcast_shapes(*(tensor.shape[:-2] for tensor in tensors)))
     lead = Lead(axes, 1, axes) if has_heads else mode.lead(place, axes)
     mask, bias = (lead.fold_mask(tensor) if isinstance(tensor, Tensor) else tensor for tensor in masks)
@@ -143,8 +143,8 @@ def attend(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -
 
 
 def _arguments(func: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Read the arguments of a call, by the names in `OUR_NAMES`, and split packed queries, keys and values; raise
-    InputError for an argument without such a name, unless it is false."""
+    """Return the arguments of a call by their names in `OUR_NAMES`, with packed queries, keys and values split; raise
+    InputError if an argument that has no name there is used. Messages follow "calls f"."""
     if hasattr(func, "default"):  # an operator
         names = (argument.name for argument in func.default._schema.arguments)
         arguments = dict(zip(names, args, strict=False)) | kwargs
@@ -161,13 +161,13 @@ def _arguments(func: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str,
 
 
 def _move_heads_first(tensor: Tensor, arguments: dict[str, Any]) -> Tensor:
-    """Transpose (B, n, H, d), or (n, H, d) if documents are packed, to (B, H, n, d), the order of flex_attention."""
+    """Transpose (B, n, H, d), or (n, H, d) if documents are packed, to (B, H, n, d), as flex_attention has it."""
     tensor = tensor[None] if "ends" in arguments else tensor
     return tensor if "score_mod" in arguments else tensor.transpose(1, 2)
 
 
 def _mask_and_bias(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tuple[Mask | Tensor | None, Tensor | None]:
-    """Read the mask and the bias from the arguments of a call; query and key are (..., n, d)."""
+    """Convert the arguments of a call to a mask and a bias; query and key are (..., n, d)."""
     if "score_mod" in arguments:
         return split_mask(_flex_bias(arguments["score_mod"], arguments["block_mask"][-1], query, key))[:2]
     queries, keys, ends = query.shape[-2], key.shape[-2], arguments.get("ends")
@@ -188,8 +188,7 @@ def _mask_and_bias(arguments: dict[str, Any], query: Tensor, key: Tensor) -> tup
 
 
 def _flex_bias(score_mod: Callable[..., Tensor], mask_mod: Callable[..., Tensor], query: Tensor, key: Tensor) -> Tensor:
-    """Compute the bias that `score_mod` adds, -inf where `mask_mod` is False; raise InputError if it does not add
-    one."""
+    """Compute the bias that `score_mod` adds, -inf where `mask_mod` is False; raise InputError if it does more."""
     from torch.nn.attention.flex_attention import create_mask
 
     with torch.no_grad():

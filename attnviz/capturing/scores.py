@@ -38,7 +38,7 @@ class Scores:
     dtype: torch.dtype  # dtype in which the product was computed
     scale: float = 1.0
     outer: float | None = None  # factor of the tanh; None if there is no tanh
-    terms: tuple[tuple[Tensor, float, tuple[int, ...]], ...] = ()  # added term, its factor, `lead` then
+    terms: tuple[tuple[Tensor, float, tuple[int, ...]], ...] = ()  # added term, its factor, `lead_now` at that time
     is_turned: bool = False  # whether queries and keys were swapped after the product
     has_sink: bool = False  # whether the last key is a sink
 
@@ -105,7 +105,7 @@ class Scores:
         return self.times(operands[0], 1 if name in TIMES else -1)
 
     def plus(self, term: Any, factor: float) -> "Scores | None":
-        """Add a term, ignored if it is a single number (no effect in a softmax); None if it changes a sink, too."""
+        """Add factor · term, unless it is a single number (no effect in a softmax); None if it also changes a sink."""
         if not isinstance(term, Tensor) or not term.dim():
             return self
         term = self.permuted(term)
@@ -113,9 +113,8 @@ class Scores:
         return None if changes_sink else replace(self, terms=(*self.terms, (term, factor, self.lead_now)))
 
     def times(self, other: Any, power: int) -> "Scores | None":
-        """Multiply the scores by `other`, or divide them if `power` is -1; None if the product has another form. A
-        factor per head or query is merged into the queries. A factor per key is ignored here: `solve` detects it with
-        the mask."""
+        """Multiply the scores by `other`, or divide them if `power` is -1; None if the result has another form. A
+        factor per head or query is merged into the queries. A factor per key is ignored; `solve` detects it later."""
         if isinstance(other, Tensor) and (other.numel() > 1 or other.requires_grad):
             factor = self.permuted(other)
             if factor.shape[-1] != 1 or self.key.shape[-2] == 1:  # a single key has weight 1
@@ -134,9 +133,8 @@ class Scores:
             probe = func(self.probe, *args[1:], **kwargs)
         except (RuntimeError, IndexError):  # the view joined axes that are not contiguous
             return None
-        is_view = (
-            probe.untyped_storage()._cdata == self.probe.untyped_storage()._cdata
-        )  # not a copy, such as of a reshape
+        old_storage, storage = self.probe.untyped_storage(), probe.untyped_storage()
+        is_view = storage._cdata == old_storage._cdata  # not a copy, which a reshape may make
         return replace(self, probe=probe) if is_view and probe.shape == result.shape else None
 
     def append_sink(self, args: tuple, kwargs: dict[str, Any], result: Tensor) -> "Scores | None":
@@ -148,8 +146,8 @@ class Scores:
         return replace(self, has_sink=True) if is_sink and not self.has_sink else None
 
     def for_softmax(self, axis: int) -> "Scores | None":
-        """Arrange the scores for a softmax over an axis, so that this axis has the keys; swap query and key if needed.
-        None if this axis holds neither keys nor queries, or the axes of (Q, K) were joined or split."""
+        """Prepare the scores for a softmax over an axis, which must hold the keys; swap query and key if it holds the
+        queries. None if it holds neither, or the axes of queries and keys were joined or split."""
         *_, query_axis, key_axis = self.order
         if axis == query_axis and not self.has_sink:
             terms = tuple((term.mT, factor, lead) for term, factor, lead in self.terms)
@@ -158,7 +156,7 @@ class Scores:
             turned = self
         else:
             return None
-        lead = max(self.lead_now, self.lead, key=len)  # the form in which sentences and heads have axes of their own
+        lead = max(self.lead_now, self.lead, key=len)  # with more axes, sentences and heads are separate
         *_, query_axis, key_axis = turned.order
         shape = self.probe.shape[query_axis], self.probe.shape[key_axis]
         if shape != (turned.query.shape[-2], turned.key.shape[-2]):
@@ -171,7 +169,7 @@ class Scores:
     @torch.no_grad()
     def solve(self, scores: Tensor) -> dict[str, Any] | None:
         """Find the mask, bias and sink that, added to the products of queries and keys, give `scores`, (*lead, Q, K).
-        None if no mask and the tracked terms explain the scores."""
+        None if a mask and the tracked terms do not explain the scores."""
         products, sink = (self.query * self.scale) @ self.key.mT, None
         products = products if self.outer is None else torch.tanh(products) * self.outer
         dtypes = (self.dtype, scores.dtype)
@@ -185,9 +183,8 @@ class Scores:
         remainder = (difference - bias).masked_fill_(blocked, 0)
         bias = bias.masked_fill(bias < BLOCKED, 0)
         allowed = rounding * (1 + float(products.abs().max()) + float(bias.abs().max()))
-        if not bool(
-            (remainder.abs() <= allowed).all()
-        ):  # perhaps a constant per row, to which the softmax is invariant
+        is_explained = bool((remainder.abs() <= allowed).all())
+        if not is_explained:  # perhaps a constant per row was added, which does not change the softmax
             shift = remainder.masked_fill(blocked, -torch.inf).amax(-1, keepdim=True)
             shift = shift.where(shift > -torch.inf, 0.0)
             if not bool(((remainder - shift).masked_fill(blocked, 0).abs() <= allowed).all()):
@@ -209,8 +206,8 @@ def _reshape_lead(tensor: Tensor, lead: tuple[int, ...], other: tuple[int, ...])
 
 
 def empty_rows_of(blocked: Tensor, scores: Tensor) -> str | None:
-    """Find the policy that the model has for rows without an open key: "zero" if there are none, "nan", or "uniform"
-    for equal weights; None if no policy fits. Keys that are masked twice, with the score -inf, count as uniform."""
+    """Find what the model does in rows without an open key: "zero" if there are none, "nan" if all scores are -inf,
+    "uniform" if all finite scores are equal; else None."""
     is_empty = blocked.all(-1)
     if not bool(is_empty.any()):
         return "zero"
@@ -240,8 +237,8 @@ JOINS = ("cat", "concat")
 def carry(
     tracked: WeakTensorKeyDictionary, func: Callable, name: str, args: tuple, kwargs: dict[str, Any], result: Tensor
 ) -> None:
-    """Track the result of a torch function if one of its arguments is tracked. `tracked` has for a tensor its `Scores`;
-    or `LOST`; or the number by which queries or keys were multiplied."""
+    """Track the result of a torch function if one of its arguments is tracked. An entry of `tracked` is the `Scores` of
+    a tensor; `LOST`, for scores of another form; or the number by which queries or keys were multiplied."""
     tensors = args[0] if name in JOINS else args
     source = next((tensor for tensor in tensors if isinstance(tensor, Tensor) and tensor in tracked), None)
     before = None if source is None else tracked[source]
@@ -261,7 +258,7 @@ def carry(
 def _scores_after(
     before: Scores | str, source: Tensor, func: Callable, name: str, args: tuple, kwargs: dict[str, Any], result: Tensor
 ) -> Scores | str | None:
-    """Find what a function made of `source`, which is `before`: new `Scores`, `LOST`, or None if it is not scores."""
+    """Return the `tracked` entry for the result of a function of `source`, whose entry is `before`; None for none."""
     same_shape, scores = result.shape == source.shape, None
     if isinstance(before, Scores):
         if name in JOINS:

@@ -32,7 +32,7 @@ CLOSE_AFTER_CAST = {"atol": 1e-6, "rtol": 1e-2, "equal_nan": True}
 
 @dataclass(eq=False)
 class Softmax:
-    """A softmax of the model, kept until its weights are multiplied by values (in messages: "meet values")."""
+    """A softmax of the model, kept until its weights are multiplied by values."""
 
     name: str  # name of the module that called it
     shape: tuple[int, ...]
@@ -50,7 +50,7 @@ class Softmax:
     def sentence(self) -> str:
         """Message that names the softmax, and says why its weights cannot be shown."""
         shape = " x ".join(map(str, self.shape))
-        why_not = self.why_not or "its weights meet no values, or are changed after the softmax"
+        why_not = self.why_not or "its weights are not multiplied by values, or change after the softmax"
         return f"{self.name} takes a softmax of {shape}, and {why_not}"
 
     def refuse(self, why: str) -> None:
@@ -67,8 +67,8 @@ class Softmax:
 
     @torch.no_grad()
     def find(self, tensor: Tensor, is_exact: bool) -> tuple[int, ...] | None:
-        """Find the axis order in which a tensor holds the weights; None if it holds other numbers. The axes before
-        queries and keys may be joined or split; unless `is_exact`, cells may be zeroed or rounded."""
+        """Find the axis order that permutes a tensor to the weights of this softmax; None if it holds other numbers.
+        The axes before queries and keys may be joined or split; unless `is_exact`, cells may be zeroed or rounded."""
         weights, numbers = self.passed_on, tensor.detach()
         if weights is None or numbers.numel() != weights.numel() or numbers.device != weights.device:
             return None
@@ -100,7 +100,7 @@ class Softmax:
 
 
 def softmax(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any]) -> Tensor:
-    """Run a softmax and register it; return its result, with the edits if the scores come from queries and keys."""
+    """Run a softmax and register it; return its result, edited if its scores are a product of queries and keys."""
     scores = args[0] if args else kwargs.get("input", kwargs.get("self"))
     tracked = mode.tracked.get(scores)
     result = func(*args, **kwargs)
@@ -116,7 +116,7 @@ def _register_softmax(
     mode: Tracker, place: CallPlace, tracked: Scores | str | None, scores: Tensor, weights: Tensor, axis: int
 ) -> Tensor | None:
     """Register a softmax until its weights are multiplied by values; return edited weights, or None without edits.
-    `tracked` is what is known of the scores: see `carry`."""
+    `tracked` is the entry of the scores in `mode.tracked`: see `carry`."""
     of_product = tracked == LOST or isinstance(tracked, Scores)
     form = tracked.for_softmax(axis) if isinstance(tracked, Scores) else None
     if form is None and not of_product and any(size > 1 for size in weights.shape[axis + 1 :]):
@@ -125,7 +125,7 @@ def _register_softmax(
     pending = Softmax(mode.name(place), tuple(weights.shape), axes, of_product)
     mode.begin_softmax(pending)
     solution = form and form.solve(form.arranged(scores.detach()))
-    if not solution:
+    if not solution:  # keep weights and scores; the queries and keys stay unknown
         pending.scores = scores.permute(axes).clone()
         pending.weights = pending.passed_on = weights.detach().permute(axes).clone()
         return None
@@ -146,7 +146,8 @@ def _register_softmax(
     pending.call = mode.keep(call, place)
     folded, edited = fold(form.arranged(weights)), None
     if call.is_edited:
-        folded = mode.edited_weights(call, folded, None if form.has_sink else fold(form.arranged(scores)))
+        known_scores = None if form.has_sink else fold(form.arranged(scores))
+        folded = mode.edited_weights(call, folded, known_scores)
         shape = tuple(weights.shape[other] for other in pending.axes)
         edited = pending.lead.unfold(folded).reshape(shape).movedim([*range(len(shape))], pending.axes)
     pending.call.samples = (Sample.of(folded, weights.dtype, form.dtype, scores.dtype),)
@@ -160,7 +161,7 @@ def multiply(mode: Tracker, func: Callable, args: tuple, kwargs: dict[str, Any])
     name = func.__name__.partition(".")[0]
     product = read_product(name, args, kwargs)
     matches = [None, None] if product is None else [mode.find_softmax(side) for side in product.sides]
-    pending = None  # softmax whose weights are on one side only
+    pending = None  # softmax whose weights are one side of the product
     if all(matches):
         matches[0][0].refuse("multiplies weights after the softmax by weights, not by values")
     elif any(matches):
@@ -204,12 +205,12 @@ def _replace_tensor(arguments: Any, old: Tensor, new: Tensor) -> Any:
 def _match_values(
     mode: Tracker, product: Product, side: int, pending: Softmax, order: tuple[int, ...]
 ) -> Tensor | None:
-    """Match a softmax with the product that multiplies its weights by values; refuse it if that is not attention. The
-    weights are on `side` of the product, 0 or 1; `order` permutes this side to the axes of the softmax, keys last.
-    Return edited weights to multiply instead, or None."""
+    """Complete the call of a softmax with the values that a product multiplies its weights by; refuse the softmax if
+    that is not attention. The weights are on `side` of the product, 0 or 1; `order` permutes this side to the axes of
+    the softmax, keys last. Return edited weights to multiply instead, or None."""
     weight_axes, value_axes, out = product.letters[side], product.letters[1 - side], product.letters[2]
     weights, values = product.sides[side], product.sides[1 - side]
-    *others, keys = (weight_axes[axis] for axis in order)
+    *others, keys = (weight_axes[axis] for axis in order)  # letters
     has_scores = pending.call is not None and not pending.call.weights_only
     if keys not in value_axes or keys in out:  # the product does not sum over the keys
         summed = [letter for letter in weight_axes if letter in value_axes and letter not in out]
@@ -237,8 +238,9 @@ def _match_values(
 def _keep_unknown_call(
     mode: Tracker, product: Product, side: int, pending: Softmax, order: tuple[int, ...]
 ) -> Tensor | None:
-    """Keep the call of weights whose scores are not tracked; arguments and result are those of `_match_values`."""
-    (tensor, letters), (values, value_letters) = ((product.sides[i], product.letters[i]) for i in (side, 1 - side))
+    """Keep an attention call of which only the weights are known; arguments and result as in `_match_values`."""
+    tensor, letters = product.sides[side], product.letters[side]
+    values, value_letters = product.sides[1 - side], product.letters[1 - side]
     place, size_of = mode.place((tensor,)), dict(zip(letters, tensor.shape, strict=True))
     keys, queries = letters[order[-1]], [letter for letter in letters if letter not in value_letters]
     has_lead = any(letter in value_letters for letter in letters if letter != keys)
@@ -248,7 +250,8 @@ def _keep_unknown_call(
         pending.refuse(f"has values that are the same along {len(queries)} of its axes, not one of queries")
         return None
     lead = [letter for letter in letters if letter not in (*queries, keys)]
-    pending.is_placed, sizes = True, tuple(size_of[letter] for letter in lead)
+    sizes = tuple(size_of[letter] for letter in lead)
+    pending.is_placed = True
     if isinstance(mode.tracked.get(values), Scores):
         mode.captured.notes.append("a softmax is multiplied by keys and values: linear attention has no map")
         return None
@@ -260,15 +263,15 @@ def _keep_unknown_call(
             return None  # a convolution with one kernel per position
     pending.lead, axes = mode.lead(place, sizes), [letters.index(letter) for letter in (*lead, *queries, keys)]
 
-    def fold(part: Tensor) -> Tensor:
+    def fold(softmax_tensor: Tensor) -> Tensor:
         """Reshape a tensor in the axis order of the softmax to (B, H, Q, K)."""
-        part = part.reshape(tuple(tensor.shape[axis] for axis in order))
-        return pending.lead.fold(part.permute([order.index(axis) for axis in axes]))
+        ordered = softmax_tensor.reshape(tuple(tensor.shape[axis] for axis in order))
+        return pending.lead.fold(ordered.permute([order.index(axis) for axis in axes]))
 
     weights, scores = fold(pending.weights), fold(pending.scores)
     blocked = scores.detach() < BLOCKED
     empty_rows = empty_rows_of(blocked, scores.detach())
-    if empty_rows is None:  # the model distinguishes keys in such rows
+    if empty_rows is None:  # rows without an open key have unequal weights: treat all their keys as open
         blocked, empty_rows = blocked & ~blocked.all(-1, keepdim=True), "zero"
     mask = compact(~blocked) if bool(blocked.any()) else None
     value = pending.lead.fold(product.values(side, lead, keys))

@@ -29,11 +29,11 @@ class Tracker:
     def __init__(self, model: nn.Module, edits: Edits, heads: int | None, sites: Mapping[Site, str]):
         self.edits, self.heads = edits, heads
         self.captured = Capture(type(model).__name__, edits)
-        self.tracked = WeakTensorKeyDictionary()  # what is known of the tensors of the model: see `scores.carry`
+        self.tracked = WeakTensorKeyDictionary()  # scores, queries and keys of the model: see `scores.carry`
         names = {site: "" if name == self.captured.name else name for site, name in sites.items()}
         self._places, self._sites, self._thread = Places(model), Sites(names), threading.get_ident()
         self.softmaxes: list[Any] = []  # each a `Softmax` whose weights may still be multiplied by values
-        self._last: tuple[CallPlace, Call] | None = None  # the call before
+        self._last: tuple[CallPlace, Call] | None = None  # the previous call
         self._latest: dict[Site, Call] = {}  # the last call of each site
         self._order_unknown: tuple[Call, Tensor] | None = None  # see `await_order`
 
@@ -58,7 +58,7 @@ class Tracker:
         return place.name or self.captured.name
 
     def num_heads(self) -> set[int]:
-        """Find the possible head counts of the running module: `heads` of the user, else those in its attributes."""
+        """Find the possible head counts of the running module: the user's `heads`, else counts in its attributes."""
         if self.heads is not None:
             return {self.heads}
         place = self._places.now()
@@ -97,8 +97,8 @@ class Tracker:
 
     def check_order(self, result: Any) -> None:
         """Refuse the call of `await_order` if `result` shows that its first axis has heads before sentences. A result
-        that concatenates the heads of a token shows the order: its second head is the output of (sentence 0, head 1),
-        which is at index 1 if sentences come first, and at index B if heads come first."""
+        that concatenates the heads of each token shows the order: head 1 of sentence 0 is at index 1 of the first axis
+        if sentences come first, and at index B if heads come first."""
         call, output = self._order_unknown
         batch, heads, width = *call.shape[:2], output.shape[-1]
         if not isinstance(result, Tensor) or result.shape[-1:] != (heads * width,) or result.numel() != output.numel():
@@ -113,11 +113,11 @@ class Tracker:
             self._order_unknown = None
 
     def call(self, place: CallPlace, is_causal: bool, **fields: Any) -> Call:
-        """Create the `Call` for the current call from its tensors and scoring, `fields`; `is_causal` as in `kind`."""
+        """Create the `Call` with these `fields` (tensors and scoring); `is_causal`: whether its mask is causal."""
         heads, queries, keys = *fields["query"].shape[1:3], fields["key"].shape[2]
         if self._is_in_loop(place, fields):
             self._sites.begin()
-        has_one_query = "weights_only" in fields and queries == 1 < keys  # that of a recurrent decoder, or learned
+        has_one_query = "weights_only" in fields and queries == 1 < keys  # of a recurrent decoder, or learned
         call_kind = "cross" if has_one_query else kind(place, queries, keys, is_causal)
         site, name, head, passed = self._sites.site(place, call_kind, heads)
         call = _with_windows(Call(site, name, passed, **fields, head=head, line=place.line), place)
@@ -138,7 +138,7 @@ class Tracker:
         return (before.site.kind != "cross" or is_recurrent_step) and keys_in_cache(before, after) is not None
 
     def edits_of(self, call: Call) -> Edits:
-        """Adapt the edits to one call: shift the mask behind cached keys, and select the head of a single-head call."""
+        """Adapt the edits to one call: shift the mask by the cached keys; for a call of one head, keep edits of it."""
         edits, site = call.in_windows(self.edits), call.site
         if call.offset and edits.mask is not None:
             edits = replace(edits, mask=edits.mask.shifted(call.offset))
@@ -171,11 +171,12 @@ class Tracker:
         last_place, last_call = self._last or (place, None)
         if last_call is None or last_call.passed != call.passed or call.weights_only:
             return
-        frames = [(place.frame, last_place.frame)]  # of this call and the last one: the same if one method makes both
+        frames = [(place.frame, last_place.frame)]
         if place.above and last_place.above and place.module is last_place.module:
             frames.append((place.above[1], last_place.above[1]))
-        shapes = [text_shapes(frame) for frame, last_frame in frames if frame is last_frame]
-        if shapes and shapes[0] and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in shapes[0]):
+        common = [frame for frame, last_frame in frames if frame is last_frame]  # of a method that makes both calls
+        shapes = text_shapes(common[0]) if common else ()
+        if shapes and not any(queries in sizes and batch * queries >= prod(sizes) for sizes in shapes):
             for piece in (call, last_call):
                 piece.refused = f"{piece.name or 'the model'} computes attention in pieces, not as one map"
 

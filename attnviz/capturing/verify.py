@@ -24,7 +24,7 @@ ROUNDING = 512
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some rows that the model itself computed, to compare a map with them."""
+    """Some rows that the model itself computed, with which a map is compared."""
 
     rows: slice  # queries of these rows
     values: Tensor  # weights, (B, H, rows, K), or if `is_output` outputs, (B, H, rows, d_v)
@@ -44,8 +44,8 @@ class Sample:
         """Shift the rows by `start` queries, and pad weights from `keys` to `all_keys` keys; a sink stays last."""
         values = self.values
         if not self.is_output:
-            of_keys, of_sink = values[..., :keys], values[..., keys:]
-            values = torch.cat([pad(of_keys, (0, all_keys - keys)), of_sink], -1)
+            key_weights, sink_weights = values[..., :keys], values[..., keys:]
+            values = torch.cat([pad(key_weights, (0, all_keys - keys)), sink_weights], -1)
         return replace(self, rows=slice(self.rows.start + start, self.rows.stop + start, self.rows.step), values=values)
 
 
@@ -61,16 +61,17 @@ def difference(step: Step, samples: Iterable[Sample]) -> tuple[float, float]:
 
 @torch.no_grad()
 def _difference(step: Step, sample: Sample) -> tuple[float, float]:
-    """Compute the two differences for one sample; rows without an open key follow other policies and are skipped."""
+    """Compute the two results of `difference` for one sample; rows without an open key are skipped."""
     queries, keys = step.shape[2:]
     scores = step.scoring.scores(step.query, step.key, Area(rows=sample.rows))
     scores = attention.mask_scores(scores, attention.window(step.mask, sample.rows, ALL, queries=queries, keys=keys))
     if not scores.numel():
         return 0.0, 0.0
     logsumexp, expected = step.logsumexp[:, :, sample.rows], sample.values.to(scores.device).double()
-    computed, is_nan, size = attention.normalize(scores, logsumexp=logsumexp), expected.isnan(), 1.0
+    computed, is_nan = attention.normalize(scores, logsumexp=logsumexp), expected.isnan()
+    size = max(_largest(step.value), 1e-30) if sample.is_output else 1.0  # of the numbers; not 0, to divide by it
     if sample.is_output:
-        computed, size = computed.to(step.value.dtype) @ step.value, max(_largest(step.value), 1e-30)
+        computed = computed.to(step.value.dtype) @ step.value
     else:  # keys beyond the filled part of a cache have no weight
         width, is_nan = max(computed.shape[-1], expected.shape[-1]), is_nan.any(-1, keepdim=True)
         computed, expected = (pad(weights, (0, width - weights.shape[-1])) for weights in (computed, expected))

@@ -104,9 +104,9 @@ def check(
 def _mask_report(
     tensor: Tensor, convention: str | None, intent: Intent | None, tokens: Tensor | None, shape: tuple[int, ...] | None
 ) -> ArrayReport:
-    """Check a mask of one to four axes, on scores of a `shape` if that is known. The `repaired` mask of the report has
-    True = may attend, and still has to be checked."""
-    is_padding = False  # whether the mask is (B, K)
+    """Check a mask of one to four axes, on scores of a `shape` if that is known. In the mask `repaired` of the report,
+    True = may attend; it is not checked yet."""
+    is_padding = False  # whether the mask is (B, K), not (Q, K)
     if shape is None and tensor.dim() == 2 and len(tensor) not in (1, tensor.shape[1]):
         is_padding = tokens is not None and tensor.shape == tokens.shape
         if intent and isinstance(intent.mask, Full | Padding) and convention not in (None, "additive"):

@@ -46,10 +46,10 @@ def is_binary(array: Tensor) -> bool:
 
 
 def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[str, tuple[str, ...]]:
-    """Tell the kind of an array, one of `KINDS`: the `stated` kind, "mask" if a convention is given, else a guess; also
-    return the sentences that give the reasons of the guess."""
+    """Return the kind of an array, one of `KINDS`, and sentences with the reasons for a guess. The kind is `stated`, or
+    "mask" if a convention is given, or else guessed from the numbers."""
     if stated is not None and stated not in KINDS:
-        raise InputError(f"There is no kind {quoted(stated)}. There are: {', '.join(KINDS)}.")
+        raise InputError(f"There is no kind {quoted(stated)}. Available kinds: {', '.join(KINDS)}.")
     if convention is not None and stated not in (None, "mask"):
         raise InputError(f"Only a mask has a convention, and the kind is {stated}. Omit one of the two options.")
     if stated is not None or convention is not None:
@@ -74,8 +74,8 @@ def kind_of(array: Tensor, stated: str | None, convention: str | None) -> tuple[
 
 
 def fill_value(array: Tensor) -> float | None:
-    """Find the number with which an additive mask blocks; None if the array does not hold 0 and one negative number, or
-    0 and very negative numbers, of which the largest is returned."""
+    """Find the number with which an additive mask blocks: its only negative number, or the largest of several very
+    negative numbers; None if the array holds anything else but 0."""
     nonzero = array[array != 0]
     if not array.is_floating_point() or not nonzero.numel() or not bool((nonzero < 0).all()):
         return None
@@ -85,10 +85,10 @@ def fill_value(array: Tensor) -> float | None:
 
 
 def conventions_of(array: Tensor, stated: str | None) -> list[str]:
-    """List the conventions that a mask may have: the `stated` one, or else those that its values allow, one or two;
-    raise InputError if there is no such convention, or the values contradict it."""
+    """List the conventions that a mask may have: only the `stated` one, or else one or two that its values allow. Raise
+    InputError if there is no such convention, or the values contradict it."""
     if stated is not None and stated not in CONVENTIONS:
-        raise InputError(f"There is no convention {quoted(stated)}. There are: {', '.join(CONVENTIONS)}.")
+        raise InputError(f"There is no convention {quoted(stated)}. Available conventions: {', '.join(CONVENTIONS)}.")
     has_flags, is_float, has_nonzero = is_binary(array), array.is_floating_point(), bool(array.any())
     if stated is None:
         usual = "may-attend" if array.dtype is torch.bool else "zero-is-masked"
@@ -129,11 +129,11 @@ def align(array: Tensor, kind: str, shape: tuple[int, ...] | None) -> tuple[Tens
 
 
 def _broadcast(mask: Tensor, shape: tuple[int, ...]) -> tuple[tuple[str, ...], str, str, str]:
-    """Infer the axes of a mask, and how it broadcasts to scores of `shape`, (B, H, Q, K); return the names of the axes,
-    and severity, message and repair of the finding about it."""
+    """Infer the axes of a mask, and how it broadcasts to scores of `shape`, (B, H, Q, K). Return the names of the axes,
+    and the severity, message and repair of a finding."""
     dims, (batch, heads, queries, keys), axes = tuple(mask.shape), shape, AXES[-mask.dim() :]
     first, last = dims[0], dims[-1]
-    sizes = list(zip("BHQK"[-len(dims) :], dims, shape[-len(dims) :], strict=True))  # of each axis: mask, scores
+    sizes = list(zip("BHQK"[-len(dims) :], dims, shape[-len(dims) :], strict=True))  # axis, size in mask and in scores
     wrong = [f"{axis} is {size} instead of {expected}" for axis, size, expected in sizes if size not in (1, expected)]
     intro = f"A mask of {dims} on scores of (B, H, Q, K) = {shape}"
     raises = f"{intro} raises an error"
@@ -156,7 +156,7 @@ def _broadcast(mask: Tensor, shape: tuple[int, ...]) -> tuple[tuple[str, ...], s
             message = f"{raises}: broadcasting aligns its first axis, the sentences, with the heads."
             return text_axes, "error", message, fix
         if len(dims) == 3 and dims[1] in (1, queries) and not (mask == mask[:1]).all():
-            message = f"{intro} silently gives the mask of sentence i to head i of all, since B = H = {batch}."
+            message = f"{intro} silently gives the mask of sentence i to head i of all sentences: B = H = {batch}."
             return text_axes, "error", message, fix
         if len(dims) == 2 and last == keys and wrong:
             message = f"{raises}: its rows are aligned with the queries, and they are sentences."

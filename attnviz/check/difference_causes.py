@@ -115,10 +115,10 @@ class JoinedCall:
 
 
 def layers(text_run: TextRun, row: int) -> dict[Site, JoinedCall]:
-    """Join the self-attention of one row per site; raise AttnvizError if a forward pass reads more than the row has."""
+    """Join the self-attention calls of one row over all passes; raise AttnvizError if a pass reads more tokens."""
     size, joined = text_run.text.shape[1], {}
-    steps = [(start, step) for start, captured in text_run.passes for step in captured.steps]
-    for start, step in ((start, step) for start, step in steps if step.site.kind != "cross"):
+    all_steps = [(start, step) for start, captured in text_run.passes for step in captured.steps]
+    for start, step in [(start, step) for start, step in all_steps if step.site.kind != "cross"]:
         heads, end, count = range(step.num_heads), start + step.shape[2], step.shape[3] - step.has_sink
         if end > size:
             raise AttnvizError(f"{step.site} has {counted(step.shape[2], 'query')} for {counted(size, 'token')}.")
@@ -147,9 +147,9 @@ def layers(text_run: TextRun, row: int) -> dict[Site, JoinedCall]:
 def cause(
     run: TextRun, row: int, slots: Tensor, alone: TextRun, ids: Tensor, rerun: Callable[[Tensor], TextRun], bound: float
 ) -> RunResult:
-    """Find why the outputs of a text in a row differ from its run alone, from the first layer that differs. `slots` are
-    the columns of its tokens in the row, and `ids` their ids, (n,). `rerun` runs ids as one text. `bound` is the
-    largest relative difference of vectors inside a layer that counts as rounding."""
+    """Find why the outputs of a text in a row differ from its run alone, at the first layer that differs. `slots` are
+    the columns of its tokens in the row, and `ids` the token ids, (n,). `rerun` runs ids as one text. Vectors differ if
+    their relative difference exceeds `bound`."""
     try:
         calls, calls_alone = layers(run, row), layers(alone, 0)
     except AttnvizError as error:
@@ -166,19 +166,18 @@ def cause(
         if mask_cause := next(_mask_causes(run, row, slots, call, expected), None):
             return mask_cause
         names = [name for name in ("query", "key", "value") if name in call.vectors and name in expected.vectors]
-        moved = {name: distance(expected.vectors[name], call.vectors[name][slots]) > bound for name in names}
-        weights_of_text = call.weights[:, slots][:, :, slots]
-        changed = moved["value"] | ((weights_of_text - expected.weights).abs() > bound).any(-1).any(0)
-        if not bool(changed.any()):
+        differs = {name: distance(expected.vectors[name], call.vectors[name][slots]) > bound for name in names}
+        weights = call.weights[:, slots][:, :, slots]
+        weights_differ = ((weights - expected.weights).abs() > bound).any(-1).any(0)  # per query
+        is_changed = differs["value"] | weights_differ
+        if not bool(is_changed.any()):
             continue
-        moved = {name: tokens for name, tokens in moved.items() if bool(tokens.any())}
-        if not moved:
-            return _cause("scores", call, token=first_true(changed))
-        for name in ("query", "key") if not number else ():
-            if name not in moved:
-                continue
-            # in the first layer, a query or key depends on its token and position alone
-            token = first_true(moved[name])
+        differing = [name for name in names if bool(differs[name].any())]
+        if not differing:
+            return _cause("scores", call, token=first_true(is_changed))
+        is_first = number == 0  # in the first layer, a query or key depends on its token and position alone
+        for name in [name for name in differing if name != "value" and is_first]:
+            token = first_true(differs[name])
             with suppress(AttnvizError):  # the model may not read a text as long as the row
                 repeated = rerun(ids[token].repeat(len(run.text[row])))
                 vectors = layers(repeated, 0)[site].vectors[name]
@@ -186,7 +185,7 @@ def cause(
                 if bool(is_near.any()) and first_true(is_near) != token:
                     return _cause("positions", call, token=token, position=first_true(is_near), name=name)
         before = "between the attention calls before it" if number else "before it, such as its embedding"
-        return _cause("other", call, token=first_true(changed), before=before)
+        return _cause("other", call, token=first_true(is_changed), before=before)
     return _cause("other behind")
 
 
@@ -197,13 +196,13 @@ def _cause(symptom: str, call: JoinedCall | None = None, **values: Any) -> RunRe
 
 
 def first_true(flags: Tensor) -> int:
-    """Return the index of the first True of a boolean tensor (n,), which has one."""
+    """Return the index of the first True in a boolean tensor (n,), which holds at least one."""
     return int(flags.nonzero()[0])
 
 
 def _mask_causes(run: TextRun, row: int, slots: Tensor, call: JoinedCall, alone: JoinedCall) -> Iterator[RunResult]:
-    """Yield causes for the difference between the masks of a call and of the same call for the text `alone`, the
-    likeliest first; nothing if they are equal. `slots` are the columns of the text in the row, (n,)."""
+    """Compare the mask of a call with the mask of the same call for the text `alone`; yield the possible causes of a
+    difference, the likeliest first, or nothing. `slots` are the columns of the text in the row, (n,)."""
     row_mask, expected, texts = call.may_attend.any(0), alone.may_attend.any(0), run.text[row]
     inside = row_mask[slots][:, slots]
     outside = row_mask[slots].index_fill(1, slots, False)  # open keys that are not of the text

@@ -26,7 +26,7 @@ class Finding:
         severity: one of `SEVERITIES`.
         message: one sentence.
         fix: repair; for a note, the repair in case the note is wrong.
-        axes: names of the axes of the array, of `AXES`, for the indices of a cell. Without "key", a cell is a row.
+        axes: names of the axes that the indices of a cell belong to, from `AXES`. Without "key", a cell is a row.
         cells: indices of the affected cells in the array as given, at most the first 1,000.
         total: number of all affected cells.
         calls: names of the attention calls of a model that have this error.
@@ -148,7 +148,7 @@ class ArrayReport(Report):
         """Write what the array is: kind, convention and shape, then the assumed intent, and the reasons."""
         facts = [self.kind, self.convention, "causal" if self.causal else None]
         summary = f"{', '.join(filter(None, facts))}, (B, H, Q, K) = {self.shape}"
-        correction = "an encoder: --intent two-way" if self.causal else "a decoder: --intent causal"
+        correction = "an encoder, give --intent two-way" if self.causal else "a decoder, give --intent causal"
         assumed = [f"  Assumed: {self.assumed}. If it is {correction}."] if self.assumed else []
         return [summary, *assumed, *(f"  {reason}" for reason in self.reasons)]
 
@@ -164,7 +164,7 @@ class Array:
         self, rule: str, severity: str, message: str, fix: str = "", cells: Tensor | None = None, noun: str = ""
     ) -> list[Finding]:
         """Make a list with one finding about the True cells, boolean (B, H, Q, K), or (B, H, Q) for rows; empty if none
-        is True. A `noun` is put with the number of cells before the message: "3 rows" + " with only NaN: ..."."""
+        is True. With a `noun`, the message begins with the count: "row" and "with only NaN" give "3 rows with ..."."""
         if cells is None:
             return [Finding(rule, severity, message, fix)]
         number = int(cells.count_nonzero())
@@ -191,7 +191,7 @@ def future(queries: int, keys: int) -> Tensor:
 
 
 def rows_to_check(values: Tensor, tokens: Tensor | None) -> Tensor:
-    """Mark the queries of values (B, H, Q, K) that are not padding, boolean, broadcasts to (B, H, Q). All are marked if
-    padding is unknown (no `tokens`, (B, K)), or queries and keys are different positions."""
+    """Mark the queries that are not padding, in a boolean tensor that broadcasts to (B, H, Q). All are marked if
+    `tokens`, (B, K), is None, or the `values`, (B, H, Q, K), have different numbers of queries and keys."""
     is_known = tokens is not None and values.shape[2] == values.shape[3]
     return tokens[:, None] if is_known else torch.ones(1, 1, 1, dtype=torch.bool)

@@ -42,12 +42,12 @@ def leak_test(
     changed; in a long text, `MOST` evenly spaced tokens are changed.
 
     Args:
-        sentences: result of `source.tokenize`, of which the first is tested, with its padding; or a text; by default
+        sentences: result of `source.tokenize`, whose first sentence is tested, with its padding; or a text; by default
             the first example of the source.
         edits: changes to the attention.
-        promised: mask that each layer of the decoder, or of a model without one, should keep. By default the built-in
-            mask and the mask of the edits, even if the edits switch the built-in mask off; a decoder always promises to
-            hide the future.
+        promised: mask that each layer of the decoder (of the encoder, if there is no decoder) should have. By default
+            the built-in mask, even if the edits switch it off, and the mask of the edits; a decoder should always hide
+            the future.
         report: function that is called with the number of positions done and the number of all.
         targets: decoder input, one sentence; by default what the model writes.
 
@@ -75,20 +75,20 @@ def leak_test(
     if not changeable:
         raise InputError("The text has only special tokens, which are not changed; give another text.")
     positions = changeable[:: math.ceil(len(changeable) / MOST)]
-    moved, noise, of_mask = _change_tokens(source, edits_of_text, before, positions, report)
+    moved, noise, mask_changes = _change_tokens(source, edits_of_text, before, positions, report)
     moved[is_odd] = torch.nan
     allowed, promise = _promise(unedited, edits.mask_at(kind), kind, promised)
-    if of_mask and promised is None and kind != "decoder":
-        message = f"Changing position {of_mask[0]} changes the mask itself: say what the mask must hide"
+    if mask_changes and promised is None and kind != "decoder":
+        message = f"Changing position {mask_changes[0]} changes the mask itself: say what the mask must hide"
         raise InputError(f"{message}, --intent causal or two-way, or promised=Subsequent() in Python.")
-    allowed[:, of_mask] |= torch.ones_like(allowed).tril()[:, of_mask]
+    allowed[:, mask_changes] |= torch.ones_like(allowed).tril()[:, mask_changes]
     unchanged = [i for i in range(len(text.tokens)) if i not in positions]
-    special = "special tokens are" if all(text.tokens[i].special for i in unchanged) else "some tokens are"
+    tokens_are = "special tokens are" if all(text.tokens[i].special for i in unchanged) else "some tokens are"
     without_effect = [i for i in positions if moved[~is_odd, i].isnan().all() and not is_odd.all()]
     notes = [] if not allowed.all() else ["every output may depend on every token, so nothing can leak"]
     for places, note in (
-        (unchanged, f"{special} left as they are, at {{}}"),
-        (of_mask, "changing {} changes the mask itself, so only the future is judged"),
+        (unchanged, f"{tokens_are} left as they are, at {{}}"),
+        (mask_changes, "changing {} changes the mask itself, so only the future is judged"),
         (without_effect, "changing {} moves no output, so nothing is known about it"),
         (is_odd.nonzero().flatten().tolist(), "the output at {} is not a number, so nothing is known about it"),
     ):
@@ -125,7 +125,7 @@ def leak_test_function(
     Args:
         attend: function of query (1, heads, n, d_k), key and value (1, heads, keys, d_k), float64, and the mask,
             boolean (n, keys), True = may attend; returns the output, or a tuple whose first item is the output.
-        mask: promised mask.
+        mask: mask that the function should keep.
         n, keys: numbers of queries and keys; `keys` is n by default.
 
     Raises:
@@ -176,10 +176,10 @@ def leak_test_function(
 def _change_tokens(
     source: Source, edits: Edits, before: Record, positions: list[int], report: Callable[[int, int], object]
 ) -> tuple[Tensor, float, list[int]]:
-    """Change the token at each of the positions of the text that the model (or its decoder) reads, one at a time.
-    Return the change of each output, (n, n), float64, NaN in columns without any change; the noise; and the positions
-    where every replacement changed the mask itself, such as a separator between documents."""
-    sentence, noise, of_mask = before.read[0], 0.0, []
+    """Change the token at each of `positions` in the text that the model (or its decoder) reads, one at a time. Return
+    the relative change of each output, (n, n), NaN in columns where no output changed; the largest difference between
+    runs on the same text (noise); and positions where every other token changes the mask, such as a separator."""
+    sentence, noise, mask_changes = before.read[0], 0.0, []
     size = len(sentence.tokens)
     moved, batch_size = torch.full((size, size), torch.nan, dtype=torch.float64), max(1, 1024 // size - 3)
 
@@ -206,7 +206,7 @@ def _change_tokens(
             token = replace(sentence.tokens[position], id=tokens[0].id, text=tokens[0].text)
             changed = (*sentence.tokens[:position], token, *sentence.tokens[position + 1 :])
             copies.append(replace(sentence, tokens=changed))
-        half = len(copies) // 2
+        half = len(copies) // 2  # the unchanged sentence runs first, in the middle and last, to measure the noise
         first, *results = run([sentence, *copies[:half], sentence, *copies[half:], sentence])
         middle, last = results.pop(half), results.pop()
         output = first[0].output[first[1]]
@@ -218,16 +218,16 @@ def _change_tokens(
                 waiting.append((position, tokens[1:]))
                 continue
             if changes_mask:
-                of_mask.append(position)
+                mask_changes.append(position)
             column = distance(output, record.output[row]).cpu()
             moved[:, position] = column if column.any() else torch.nan
         report(len(positions) - len(waiting), len(positions))
-    return moved, noise, sorted(of_mask)
+    return moved, noise, sorted(mask_changes)
 
 
 def _replacements(source: Source, before: Record, position: int) -> list[Token]:
     """List at most `TRIES` tokens to put at a position: later tokens of the sentence, then earlier ones, then other
-    words, or in the text of a decoder its most probable tokens there."""
+    words, or for an encoder-decoder the most probable next tokens."""
     text, prediction, more = before.read[0], before.prediction, ()
     if source.writes:
         best = prediction.logits[0, max(0, position - 1)].topk(TRIES + 2).indices.tolist()
@@ -268,9 +268,10 @@ def _promise(unedited: Record, edit: Mask | None, kind: str, promised: Mask | No
         layers.append(cells if promised is None else promised.grid(*cells.shape))
         names.append(name)
     description = " or ".join(dict.fromkeys(names))
-    if edit is not None and description != str(edit):
+    if promised is not None:
+        description = str(promised)
+    elif edit is not None and description != str(edit):
         description = str(edit) if description == "full" else f"{description} and {edit}"
-    description = description if promised is None else str(promised)
     return _reachable_tokens(layers), f"{description}, through {len(steps)} layers" if len(steps) > 1 else description
 
 

@@ -27,8 +27,8 @@ class LeakTest:
 
     Attributes:
         moved: (Q, K), float64: relative change of the output at query q when token j changes, ||after - before|| /
-            ||before||; infinite if the output became finite or ceased to be. NaN in columns that were not tested, and
-            in rows of outputs that are not finite.
+            ||before||; infinite if only one of the two outputs is finite. NaN in columns that were not tested, and in
+            rows of outputs that are not finite.
         promised: (Q, K), boolean: whether the output at query q may depend on token j.
         noise: largest relative difference between outputs for the same input at different places of a batch.
         tolerance: relative change above which an output counts as changed: 10 times the noise, at least `ROUNDINGS`
@@ -109,24 +109,22 @@ class LeakTest:
 
     def in_words(self, query: int, key: int) -> str:
         """Describe one cell: "position 3 “sat” saw position 7 “mat”: its output moved by 12.0%"."""
-        from_text, to_text = visible_text(self.queries[query].text), visible_text(self.keys[key].text)
-        from_name, to_name = (
-            f"position {query} {isolated(f'“{from_text}”')}",
-            f"position {key} {isolated(f'“{to_text}”')}",
-        )
-        state, moved = int(self.states[query, key]), float(self.moved[query, key])
+        tokens = self.queries[query], self.keys[key]
+        query_text, key_text = (isolated(f"“{visible_text(token.text)}”") for token in tokens)
+        query_name, key_name = f"position {query} {query_text}", f"position {key} {key_text}"
+        state, change = int(self.states[query, key]), float(self.moved[query, key])
         if state == NOT_TESTED:
-            why = f"the output of {from_name} is not a number" if self.tested[key] else f"{to_name} was not changed"
-            return f"{why}, so nothing is known about {from_name}"
+            why = f"the output of {query_name} is not a number" if self.tested[key] else f"{key_name} was not changed"
+            return f"{why}, so nothing is known about {query_name}"
         if state in (CLOSED, UNUSED):
-            return f"{from_name} did not see {to_name}, {'though it may' if state == UNUSED else 'as expected'}"
-        change = f"moved by {percent(moved)}" if moved < torch.inf else "became a number or ceased to be one"
-        return f"{from_name} saw {to_name}{', as it may' if state == SAW else ''}: its output {change}"
+            return f"{query_name} did not see {key_name}, {'though it may' if state == UNUSED else 'as expected'}"
+        effect = f"moved by {percent(change)}" if change < torch.inf else "changed between a number and NaN or infinity"
+        return f"{query_name} saw {key_name}{', as it may' if state == SAW else ''}: its output {effect}"
 
 
 def distance(before: Tensor, after: Tensor) -> Tensor:
-    """Compute the relative change of vectors (..., d), ||after - before|| / ||before||, float64, (...). Numbers that
-    are not finite in both count as equal; if only one of the two is finite, the distance is infinite."""
+    """Compute the relative change of vectors (..., d), ||after - before|| / ||before||, float64, (...). NaN or infinity
+    both before and after counts as no change; NaN or infinity on one side only makes the distance infinite."""
     before, after = before.double(), after.double()
     only_one_finite = before.isfinite() != after.isfinite()
     is_unchanged = (before == after) | ~before.isfinite() | only_one_finite
@@ -137,9 +135,9 @@ def distance(before: Tensor, after: Tensor) -> Tensor:
 
 
 def tolerance(noise: float, dtype: torch.dtype) -> float:
-    """Compute the relative change above which an output counts as changed, from the noise between runs of one input.
-    Raise UnsteadyError if the noise exceeds 0.01."""
-    if not noise <= 0.01:
+    """Return the relative change above which an output counts as changed; `noise` is the largest difference between
+    runs on the same input, in numbers of `dtype`. Raise UnsteadyError if the noise exceeds 0.01."""
+    if not noise <= 0.01:  # also if it is NaN
         size = f"by {noise:.0%} of their length" if noise < torch.inf else "in which numbers are finite"
         raise UnsteadyError(f"The same input gives outputs that differ {size}; switch off randomness, such as dropout.")
     return max(10 * noise, ROUNDINGS * torch.finfo(dtype).eps)

@@ -15,7 +15,7 @@ from attnviz.core.amounts import counted
 
 def check_mask(grid: Array, stated: str | None, intent: Intent | None, tokens: Tensor | None) -> ArrayReport:
     """Check a mask, (B, H, Q, K): its numbers, the intent that it fits best, its mistakes, and all other wrong cells.
-    Without a `stated` convention it is inferred, and without an intent, usual masks are tried; `tokens` is (B, K)."""
+    If convention or intent are None, they are inferred. `tokens` is boolean (B, K), False at padding."""
     mask, names, shape = grid.values, conventions_of(grid.values, stated), tuple(grid.values.shape)
     findings = [*_find_values(grid, stated)]
     if any(finding.severity == "error" and finding.rule != "weak-fill" for finding in findings):
@@ -116,7 +116,7 @@ def _unknown_report(
     severity = "error" if stated or len(masks) == 1 else "warning"
     findings += _empty_rows(grid, severity, ~mask.any(-1) & is_checked, "", convention)
     question = "What is the mask meant to be? It is none of the usual masks (causal, with a window or a prefix, "
-    question += "documents, padding alone). Say --intent causal, two-way or a mask such as "
+    question += "documents, padding alone). Give --intent causal, two-way or a mask such as "
     question += f"'causal & window(4)'{'' if len(masks) == 1 else ', and its --convention'}."
     ahead, shape = future(*mask.shape[2:]), tuple(grid.values.shape)
     hides = bool(ahead.any()) and not bool((mask & ahead).any())
@@ -134,15 +134,17 @@ def _find_values(grid: Array, stated: str | None) -> Iterator[Finding]:
         severity = {"additive": "error", None: "note"}.get(stated, "warning")
         message = "It holds floats of 0 and 1, which F.scaled_dot_product_attention and nn.MultiheadAttention add to "
         message += "the scores: it blocks nothing."
-        fix = "Pass mask.bool(), True = may attend, or mask == 0 to nn.MultiheadAttention."
-        fix = "Pass mask.bool(), True = masked." if stated == "true-is-masked" else fix
+        fix = "Pass mask.bool(), True = masked."
+        if stated != "true-is-masked":
+            fix = "Pass mask.bool(), True = may attend, or mask == 0 to nn.MultiheadAttention."
         cells = mask == 0 if stated == "additive" else None
         yield from grid.findings("values", severity, message, fix, cells)
     elif fill is not None and fill > -1000:  # scores in the hundreds occur
-        effect = f"a key whose score is {-fill:.4g} above the others still gets weight"
-        effect = f"{math.exp(fill):.2g} of their weight remains" if fill > -20 else effect
+        severity, effect = "error", f"{math.exp(fill):.2g} of their weight remains"
+        if fill <= -20:
+            severity, effect = "warning", f"a key whose score is {-fill:.4g} above the others still gets weight"
         message = f"Blocked scores are lowered by only {-fill:.4g}: {effect}."
-        severity, fix = "error" if fill > -20 else "warning", "Fill with -inf, or torch.finfo(dtype).min."
+        fix = "Fill with -inf, or torch.finfo(dtype).min."
         yield from grid.findings("weak-fill", severity, message, fix, mask < 0)
     elif fill is None and (mask != 0).any():
         fix = "0 * -inf is NaN: do not multiply by -inf, use torch.where or masked_fill."
@@ -152,19 +154,20 @@ def _find_values(grid: Array, stated: str | None) -> Iterator[Finding]:
         is_odd = (mask != 0) & (mask > VERY_NEGATIVE) & mask.isfinite()
         if is_odd.any():
             example = f"{mask[is_odd][0].item():.4g}"
-            message = f"The mask holds {example} and other numbers that neither block nor leave open."
+            message = f"The mask holds {example} and other numbers that neither block a key nor leave it open."
             fix = "Other numbers make it a bias, not a mask; if the array holds scores or weights, state that kind."
             yield from grid.findings("values", "error", message, fix, is_odd)
 
 
 def _empty_rows(grid: Array, severity: str, rows: Tensor, phrase: str, convention: str) -> list[Finding]:
-    """Make the finding about `rows`, boolean (B, H, Q), without an open key, with a `phrase` in its message. A warning
-    becomes a note if the mask has a finite fill, as the softmax then makes no NaN."""
+    """Make the finding about `rows` without an open key, boolean (B, H, Q), with a `phrase` in its message. A warning
+    becomes a note if the mask blocks with a finite number, because the softmax then makes no NaN."""
     fill = fill_value(grid.values) if convention == "additive" else None
     effect = "softmax makes NaN there, unless the code fills in zeros, as F.scaled_dot_product_attention does"
     if fill is not None and fill > -torch.inf:
         effect = "softmax spreads the weight over masked keys there"
         severity = "note" if severity == "warning" else severity
     message = f"{counted(int(rows.count_nonzero()), 'row')} of {rows.numel():,} without a key left{phrase}: {effect}."
-    fix = "Leave a key open (the first, or its own). Rows of padding may stay empty, if their output is set to "
-    return grid.findings("empty-row", severity, message, f"{fix}zero and excluded from the loss.", rows)
+    fix = "Leave a key open (the first, or its own). Rows of padding may stay empty, if their output is set to zero "
+    fix += "and excluded from the loss."
+    return grid.findings("empty-row", severity, message, fix, rows)

@@ -2,13 +2,11 @@
 
 The parts are the rules of the intended mask and its padding. Each part is right or has one mistake, and the whole mask
 may be inverted or transposed. The explanation is the combination of the fewest mistakes, at most two, that gives every
-cell; else one that gives every row that counts, because the outputs of queries that are padding are not used.
+cell; else one that gives every row of a token, because the outputs of queries that are padding are not used.
 
-Among combinations with equally few mistakes, the first in this order is chosen: True = may attend before True = masked;
-the last query at the last key before the first query at the first key; no padding before padding inferred from the
-mask; mistakes in parts before mistakes of the whole mask; parts in the order of the intent, then padding, then an
-unintended causal part; mistakes in the order of `rule_part` and `padding_part`; inverted before transposed. If no
-combination gives all rows that count, the nearest one is chosen, with the cells that differ."""
+Among combinations with equally few mistakes, the first is chosen, in the order of `mask_readings`. Mistakes in parts
+come before mistakes of the whole mask, in the order of `_parts`, `rule_part` and `padding_part`. If none gives
+all rows of tokens, the nearest one is chosen, with the cells that differ."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -82,15 +80,16 @@ def kind_or_mask(text: str) -> str | Mask:
 
 
 def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[Intent | None]:
-    """List the six usual masks in the order in which they are tried, with parameters inferred from the given mask, (B,
-    H, Q, K); None where the mask does not determine them. `offset` is the position of the first query."""
-    (queries, keys), rows, causal = may_attend.shape[2:], may_attend.any(1), Subsequent()  # rows: open in any head
+    """List the six usual masks in the order in which they are tried, with parameters inferred from `may_attend`,
+    (B, H, Q, K); None where it does not determine them. `tokens` is (B, K); `offset` is the position of query 0."""
+    (queries, keys), causal = may_attend.shape[2:], Subsequent()
+    is_open = may_attend.any(1)  # in any head, (B, Q, K)
     window = prefix = packed_decoder = packed_encoder = None
-    first, last, text_rows = 0, queries - 1 + offset, rows
+    first, last, text_rows = 0, queries - 1 + offset, is_open
     if tokens is not None and queries == keys:  # infer parameters from the longest text
         longest = int(tokens.sum(1).argmax())
         positions = tokens[longest].nonzero().flatten().tolist() or [0]
-        first, last, text_rows = positions[0], positions[-1], rows[longest : longest + 1]
+        first, last, text_rows = positions[0], positions[-1], is_open[longest : longest + 1]
     keys_of_last = text_rows[:, last - offset].any(0).nonzero().flatten().tolist()
     before = last - min(keys_of_last, default=keys)
     if 0 <= before < last - first:
@@ -100,13 +99,14 @@ def usual_masks(may_attend: Tensor, tokens: Tensor | None, offset: int) -> list[
     if first + offset + 1 < length < keys:
         prefix = Intent(f"a prefix-LM (prefix of {length})", causal | Prefix(length))
     if 1 < queries <= keys:  # a document starts where the previous key is blocked
-        is_start, second = ~rows.diagonal(offset - 1, 1, 2), max(1, offset)
+        is_start = ~is_open.diagonal(offset - 1, 1, 2)  # of the positions from `first_start` on
+        first_start = max(1, offset)
         if tokens is not None:  # padding belongs to the adjacent document
             are_both_tokens = tokens[:, 1:] & tokens[:, :-1]
-            is_start = is_start & are_both_tokens[:, second - 1 : second - 1 + is_start.shape[1]]
-        edges = [[0, *(text.nonzero().flatten() + second).tolist(), keys] for text in is_start]
-        texts = [Documents(tuple(end - start for start, end in pairwise(of_text))) for of_text in edges]
-        documents = texts[0] if len({*texts}) == 1 else PerText(tuple(texts))
+            is_start = is_start & are_both_tokens[:, first_start - 1 : first_start - 1 + is_start.shape[1]]
+        edges_per_text = [[0, *(text.nonzero().flatten() + first_start).tolist(), keys] for text in is_start]
+        masks = [Documents(tuple(end - start for start, end in pairwise(edges))) for edges in edges_per_text]
+        documents = masks[0] if len({*masks}) == 1 else PerText(tuple(masks))
         if is_start.any():
             packed_decoder = Intent("a causal decoder of packed documents", causal & documents)
             packed_encoder = Intent("a two-way encoder of packed documents", documents)
@@ -129,7 +129,7 @@ class Part:
 
     def cells(self, mistake: str, rows: slice = ALL) -> Tensor:
         """Compute the cells of the part with a mistake ("" for none), which broadcast to (B, H, rows, K)."""
-        key = mistake, rows.step
+        key = mistake, rows.step  # `rows` are all rows (step None), or every n-th row
         if key not in self.computed:
             (batch, _, queries, keys), state = self.shape, self.states[mistake]
             if isinstance(state, Tensor):
@@ -191,8 +191,8 @@ class Combination:
 
     intent: Intent
     convention: str
-    may_attend: Tensor  # checked mask, (B, H, Q, K), True = may attend; a mistake of the whole mask (`whole`) is undone
-    counts: Tensor  # cells that are compared, boolean (B or 1, 1, Q, K): those of queries that are not padding
+    may_attend: Tensor  # checked mask, (B, H, Q, K), True = may attend; if `whole`, inverted or transposed back
+    counts: Tensor  # compared cells, boolean (B or 1, 1, Q, K): rows of queries that are not padding
     rules: Mask  # intended mask without padding
     offset: int  # position of the first query
     tokens: Tensor | None  # (B, K), True at tokens; None without padding
@@ -207,7 +207,7 @@ class Combination:
 
     @property
     def is_right(self) -> bool:
-        """Whether the combination reproduces every cell that counts."""
+        """Whether the combination gives the right value in every compared cell."""
         return not any(self.differences(rows)[1].any() for rows in (self.sample, ALL))
 
     @property
@@ -218,11 +218,11 @@ class Combination:
     def cells(self, mistakes: dict[int, str], rows: slice = ALL) -> Tensor:
         """Compute the intended mask with the given mistakes, which broadcasts to (B, H, rows, K)."""
         cells = iter([part.cells(mistakes.get(index, ""), rows) for index, part in enumerate(self.parts)])
-        of_rules = join_cells(self.rules, cells)
-        return reduce(and_, cells, of_rules)  # the remaining parts, such as padding, are joined with "&"
+        rule_cells = join_cells(self.rules, cells)
+        return reduce(and_, cells, rule_cells)  # the remaining parts, such as padding, are joined with "&"
 
     def differences(self, rows: slice = ALL) -> tuple[Tensor, Tensor]:
-        """Compare with the checked mask: return all cells that differ, and only those that count, (B, H, rows, K)."""
+        """Find the cells that differ from the checked mask, (B, H, rows, K): all, and only those in `counts`."""
         wrong = self.may_attend[:, :, rows] ^ self.cells(self.mistakes, rows)
         return wrong, wrong & self.counts[:, :, rows]
 
@@ -239,7 +239,7 @@ class Combination:
 
     def faults(self) -> Iterator[tuple[Part | None, str, Tensor]]:
         """Yield part (None: the whole mask), name and wrong cells, (B, H, Q, K), of each mistake. A mistake that
-        changes no cell that counts is left out if there is another mistake."""
+        changes no compared cell is left out if there is another mistake."""
         counts, mistakes = self.upright(self.counts), self.mistakes
         mask = self.cells(mistakes).expand_as(self.may_attend)
         changes = {index: self.cells({index: mistakes[index]}) ^ self.expected for index in mistakes}
@@ -268,9 +268,9 @@ def explain(readings: Sequence[Combination]) -> Combination:
     distances = {reading: int(reading.differences(reading.sample)[1].count_nonzero()) for reading in readings}
     for number, candidate in product((1, 2), candidates):
         for combination in candidate.with_faults(number):
-            wrong, wrong_that_counts = combination.differences(combination.sample)
-            distances[combination] = int(wrong_that_counts.count_nonzero()) * COST**number
-            if not wrong.any() and not combination.differences()[0].any():
+            all_wrong, wrong = combination.differences(combination.sample)
+            distances[combination] = int(wrong.count_nonzero()) * COST**number
+            if not all_wrong.any() and not combination.differences()[0].any():
                 return combination
     for combination, distance in distances.items():
         if not distance and not combination.differences()[1].any():
@@ -293,23 +293,23 @@ def mask_readings(masks: dict[str, Tensor], intent: Intent | None, tokens: Tenso
         if not stated and (intent is None or intent.is_usual):  # padding at one end may be keys that no query sees
             is_seen = mask.any((1, 2)).int()
             from_left, from_right = is_seen.cummax(1).values, is_seen.flip(1).cummax(1).values.flip(1)
-            real = (from_left & from_right).bool() | ~is_seen.bool().any(1, keepdim=True)
-            if (real[:, 0] | real[:, -1]).all() and not real.all():
-                paddings.append(real)
+            is_token = (from_left & from_right).bool() | ~is_seen.bool().any(1, keepdim=True)
+            if (is_token[:, 0] | is_token[:, -1]).all() and not is_token.all():
+                paddings.append(is_token)
         offsets = dict.fromkeys((max(0, keys - queries), 0))  # last query at the last key, or first at the first
         alignments = [*product(offsets, paddings)]
-        intents = [usual_masks(mask, real, offset) if intent is None else [intent] for offset, real in alignments]
-        for of_kind in zip(*intents, strict=True):  # the same usual mask for each alignment
-            for choice, (offset, real) in zip(of_kind, alignments, strict=True):
+        intents = [usual_masks(mask, is_real, offset) if intent is None else [intent] for offset, is_real in alignments]
+        for same_intent in zip(*intents, strict=True):  # a usual mask, with its parameters for each alignment
+            for choice, (offset, is_real) in zip(same_intent, alignments, strict=True):
                 if choice is None:
                     continue
-                counts = torch.ones(1, queries, dtype=torch.bool)
-                if real is not None and queries == keys:
-                    counts = real if stated else real | mask.any((1, 3))
-                counts = counts[:, None, :, None].expand(-1, -1, -1, keys)
+                is_compared = torch.ones(1, queries, dtype=torch.bool)
+                if is_real is not None and queries == keys:
+                    is_compared = is_real if stated else is_real | mask.any((1, 3))
+                counts = is_compared[:, None, :, None].expand(-1, -1, -1, keys)
                 chosen_rules = reduce(and_, rules) if choice is intent else choice.mask
-                parts = _parts(chosen_rules, shape, offset, real)
-                yield Combination(choice, convention, mask, counts, chosen_rules, offset, real, parts)
+                parts = _parts(chosen_rules, shape, offset, is_real)
+                yield Combination(choice, convention, mask, counts, chosen_rules, offset, is_real, parts)
 
 
 def hides_future(rules: Mask, offset: int, shape: Sequence[int], rows: slice = ALL) -> bool:

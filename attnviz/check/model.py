@@ -91,9 +91,9 @@ def check_model(
 
     Args:
         text: text to run; by default the first example of the source.
-        intent: "causal", "two-way", a mask or the text of a mask; by default inferred from the masks.
+        intent: "causal", "two-way", a mask, or a mask as text; by default inferred from the masks.
         edits: changes to the attention.
-        padded: False if no token is padding, even if the vocabulary has a padding token.
+        padded: False if a padding token in the vocabulary is used as an ordinary token.
         runs: further ways to run the text and a longer one, as in `attnviz.same_run`.
         targets: decoder input for the leak test, one sentence; by default what the model writes.
         report: function that is called with the number of tokens changed so far and the number of all.
@@ -129,7 +129,7 @@ def check_model(
     prediction = checked.record.prediction
     is_language_model = prediction and prediction.blanks is None and not checked.record.targets
     if not question and intent is None and not (checked.is_causal or checked.hides_some) and is_language_model:
-        question = "Does the model predict the next token? No mask hides the future. Say --intent causal or two-way."
+        question = "Does the model predict the next token? No mask hides the future. Give --intent causal or two-way."
     return ModelReport(
         name=source.name,
         text=text,
@@ -152,7 +152,7 @@ class _Check:
         self.alone = source.tokenize([text])
         try:
             self.record = source.run(source.tokenize(with_longer_text(text)), edits)
-        except AttnvizError:  # the model takes no longer text, or no texts of different lengths
+        except AttnvizError:  # the model cannot read the longer text, or texts of different lengths
             self.record = source.run(self.alone, edits)
         self.kind = "decoder" if any(site.kind == "decoder" for site in self.record.sites) else "encoder"
         self.steps = [step for step in self.record.steps if step.site.kind == self.kind]
@@ -162,7 +162,7 @@ class _Check:
         looks_causal = any(self.reports[step.site].causal for step in self.steps)
         self.is_causal = intent == "causal" or (intent is None and (self.kind == "decoder" or looks_causal))
         if isinstance(intent, Mask) and (size := len(self.alone[0].tokens)) > 1:
-            self.is_causal = not bool(intent.grid(size, size)[-2, -1])
+            self.is_causal = not bool(intent.grid(size, size)[-2, -1])  # the last key is hidden from the query before
         last = len(self.record.sentences) - 1
         self.hides_some = any(bool((~open_cells(step, last)).triu(1).any()) for step in self.steps)
         calls: dict[Finding, list[str]] = {}
@@ -193,7 +193,8 @@ class _Check:
         if intent is None and kind == "decoder":
             rows = mask[tokens[:, None].expand(-1, mask.shape[1], -1)] if mask.shape[2] == mask.shape[3] else mask
             later = torch.ones(mask.shape[2:], dtype=torch.bool).triu(1) & mask & tokens[:, None, :, None]
-            intent = None if bool(rows.any(-1).all()) and not bool(later.any()) else "causal"
+            is_right = bool(rows.any(-1).all()) and not bool(later.any())
+            intent = None if is_right else "causal"  # a right mask may hide more than the future, such as a window
         intent = "two-way" if kind == "cross" and intent is None else intent
         modules = dict(self.source.code.model.named_modules()) if isinstance(self.source, Wrapped) else {}
         is_masked = isinstance(modules.get(step.name), nn.MultiheadAttention)  # there True = masked, also in repairs
@@ -202,7 +203,7 @@ class _Check:
         report = check(array, intent=intent, **options)
         if report.question and intent is None and kind == "encoder" and not self.record.targets:
             num_errors = 0
-            for name in ("causal", "two-way"):  # choose the intent that is explained by the fewest known mistakes
+            for name in ("causal", "two-way"):  # choose the intent for which the fewest known mistakes explain the mask
                 assumed = check(array, intent=name, **options)
                 errors = [finding for finding in assumed.findings if finding.severity == "error"]
                 has_unknown = any(finding.message.startswith("It is not") for finding in errors)
@@ -223,11 +224,11 @@ class _Check:
 
     def test_tokens(self, targets: tuple[Sentence, ...], report: Callable[[int, int], object]) -> LeakTest | None:
         """Run the leak test of `leak_test` and add its findings; return the test, or None if it could not be run."""
-        promised = {"causal": Subsequent(), "two-way": Full(), None: None}.get(self.intent, self.intent)
-        if promised is None and self.is_causal and self.kind == "encoder":
-            promised = Subsequent()
+        mask = {"causal": Subsequent(), "two-way": Full()}.get(self.intent, self.intent)
+        if mask is None and self.is_causal and self.kind == "encoder":
+            mask = Subsequent()
         try:
-            test = leak_test(self.source, self.alone, self.edits, promised=promised, report=report, targets=targets)
+            test = leak_test(self.source, self.alone, self.edits, promised=mask, report=report, targets=targets)
         except UnsteadyError as error:
             fix = "Call model.eval(), and write F.dropout(x, p, self.training): or dropout stays on in evaluation."
             self.findings.append(Finding("random", "error", str(error), fix))
@@ -255,7 +256,7 @@ class _Check:
             first = f", first in {self.name(opening[0])}" if opening else ""
             message = f"{counted(len(test.pairs), 'output')} saw a token that is hidden ({test.promise}){first}: "
             message += "; ".join(test.in_words(*pair) for pair in test.pairs[:3]) + "."
-            self._add_moved("leak", message, ELSEWHERE, bool((leaks & test.opened).any()))
+            self._add_changed_outputs("leak", message, ELSEWHERE, bool((leaks & test.opened).any()))
         elif self.errors:
             self.skipped.append(f"Hidden tokens: not judged until the errors are fixed; {result}")
         else:
@@ -269,15 +270,16 @@ class _Check:
         elif result.cause == "not tried":
             self.skipped.append(begin + result.message)
         else:
-            self._add_moved(result.run, result.message, result.fix, result.cause == "mask")
+            self._add_changed_outputs(result.run, result.message, result.fix, result.cause == "mask")
 
-    def _add_moved(self, rule: str, message: str, fix: str, is_open: bool) -> None:
-        """Add a finding about outputs that changed: an error, or a note if an error that was found already explains it.
-        `is_open` means that the mask lets these outputs see the token, so that a wrong mask explains the change."""
+    def _add_changed_outputs(self, rule: str, message: str, fix: str, is_open: bool) -> None:
+        """Add a finding about outputs that changed: an error, or a note if an earlier error explains the change.
+        `is_open`: whether the mask lets these outputs see the token, so that a wrong mask explains the change."""
         explaining = {"late-mask", "softmax-axis"} | ({"broadcast"} if rule == "batch" else set())
-        is_note = bool(self.errors) and (is_open or bool(self.errors & explaining))
-        fix = "The mask causes this: fix the mask first." if is_note or (is_open and rule != "runs") else fix
-        self.findings.append(Finding(rule, "note" if is_note else "error", message, fix))
+        is_explained = bool(self.errors) and (is_open or bool(self.errors & explaining))
+        if is_explained or (is_open and rule != "runs"):
+            fix = "The mask causes this: fix the mask first."
+        self.findings.append(Finding(rule, "note" if is_explained else "error", message, fix))
 
     def assumed(self) -> str:
         """Describe the assumed kind of model, and the option that corrects it; "" if the intent was given."""
@@ -286,9 +288,9 @@ class _Check:
         is_padded = not all(bool(_tokens(self.record, step).all()) for step in self.record.steps)
         padding = " with padding" if is_padded else ""
         if self.is_causal:
-            return f"Assumed: a causal decoder{padding}. If it is an encoder: --intent two-way"
+            return f"Assumed: a causal decoder{padding}. If it is an encoder, give --intent two-way."
         kind = "a mask that hides a part of the future" if self.hides_some else "a two-way encoder"
-        return f"Assumed: {kind}{padding}. If it is a decoder: --intent causal"
+        return f"Assumed: {kind}{padding}. If it is a decoder, give --intent causal."
 
 
 def capture_finding(sentence: str) -> Finding:

@@ -39,12 +39,12 @@ class ArrayFile:
     texts: dict[str, np.ndarray] = field(default_factory=dict)  # lists of texts by name, such as tokens
 
     def chosen(self, name: str | None = None) -> dict[str, np.ndarray | Tensor]:
-        """Select arrays: by name; else the arrays whose names imply a kind, the only array, or numbered layers. Raise
-        InputError if there is no such array, or the choice is not clear; the message lists the arrays."""
+        """Select the array `name`, or without a name the arrays whose names imply a kind, the only array, or numbered
+        layers. Raise InputError if there is no such array, or the choice is not clear; the message lists the arrays."""
         listed = ", ".join(quoted(key) for key in list(self.arrays)[:20])
         if name is not None:
             if name not in self.arrays:
-                hint = "Its only array has no name." if [*self.arrays] == [""] else f"There are: {listed or 'none'}."
+                hint = "Its only array has no name." if [*self.arrays] == [""] else f"Available arrays: {listed}."
                 raise InputError(f"There is no array {quoted(name)} in {quoted(self.name)}. {hint}")
             return {name: self.arrays[name]}
         arrays = {key: array for key, array in self.arrays.items() if kind_by_name(key)}
@@ -65,14 +65,13 @@ def are_layers(names: Collection[str]) -> bool:
 
 
 def kind_by_name(name: str) -> str | None:
-    """Tell the kind of an array from its name, with or without a layer number ("attention_3"); None if unclear."""
+    """Guess the kind of an array from its name, which may end in a layer number ("attention_3"); None if unclear."""
     plain = re.sub(r"[\W_]*\d+\W*$", "", name.lower())
     return next((kind for kind, names in NAMES.items() if name.lower() in names or plain in names), None)
 
 
 def read_file(name: str, content: bytes) -> ArrayFile:
-    """Read the arrays from the content of a file, in the format that its name ends with; raise InputError if that
-    fails, with the reason."""
+    """Read the arrays in the content of a file, in the format of its name's ending; raise InputError if that fails."""
     ending = next((ending for ending in ENDINGS if name.lower().endswith(ending)), None)
     if ending is None:
         check_no_picture(name)
@@ -131,8 +130,7 @@ def _read_numpy(name: str, content: bytes) -> dict[str, np.ndarray]:
 
 
 def read_text(text: str, name: str = "") -> ArrayFile:
-    """Read pasted numbers: CSV, numbers with blanks between them, nested lists of JSON or Python, or a printed tensor;
-    raise InputError if that fails, with the reason."""
+    """Read pasted numbers (CSV, rows with blanks, nested lists, a printed tensor); raise InputError if it fails."""
     called, name = quoted(name) if name else "The text", name or "the text"
     if len(text) > MOST_TEXT:
         raise InputError(f"{called} has {len(text):,} characters; at most {MOST_TEXT:,} are read.")
@@ -156,8 +154,8 @@ _WORDS = {"true": "true", "false": "false", "nan": "NaN", "inf": "Infinity", "in
 
 
 def _lists(called: str, text: str) -> Any:
-    """Parse nested lists, as JSON, Python, NumPy and PyTorch write them, or rows, one per line. The numbers of a row
-    have commas, semicolons, tabs or blanks between them, and a decimal point."""
+    """Parse nested lists, as JSON, Python, NumPy and PyTorch write them, or lines with one row of numbers each, which
+    are separated by commas, semicolons, tabs or blanks and have a decimal point."""
     if "..." in text:
         remedy = "print all of them: torch.set_printoptions(threshold=10**6)."
         raise InputError(f"{called} leaves numbers out (...); {remedy}")
@@ -177,10 +175,8 @@ def _lists(called: str, text: str) -> Any:
     try:
         return json.loads(re.sub(r",\s*\]", "]", text))  # without a comma at the end of a list
     except (ValueError, RecursionError):
-        expected = (
-            "rows or nested lists of numbers, such as [[0.5, 0.5], [0, 1]]; words must be true, false, nan or inf"
-        )
-        raise InputError(f"{called} cannot be read as {expected}.") from None
+        expected = "rows or nested lists of numbers, such as [[0.5, 0.5], [0, 1]]"
+        raise InputError(f"{called} cannot be read as {expected}; words must be true, false, nan or inf.") from None
 
 
 def _array(called: str, rows: Any) -> np.ndarray:
@@ -190,11 +186,11 @@ def _array(called: str, rows: Any) -> np.ndarray:
     except ValueError:
         problem = "has rows of different lengths, or a list in place of a number; make all rows equally long"
         raise InputError(f"{called} {problem}.") from None
-    if array.dtype.kind not in "bif" or not 0 < array.size <= MOST_CELLS:
-        content = f"{array.size:,} numbers"
-        if array.dtype.kind not in "bif":  # not booleans, integers or floats
-            no_integers = [cell for cell in array.flat if not isinstance(cell, int)]
-            bad_cell = no_integers[0] if no_integers else max(array.flat, key=abs)
-            content = f"{quoted(bad_cell)}, which is not a number, or is too large"
-        raise InputError(f"{called} holds {content}; 1 to {MOST_CELLS:,} numbers are read.")
-    return array
+    content = f"{array.size:,} numbers"
+    if array.dtype.kind not in "bif":  # not booleans, integers or floats
+        no_integers = [cell for cell in array.flat if not isinstance(cell, int)]
+        bad_cell = no_integers[0] if no_integers else max(array.flat, key=abs)
+        content = f"{quoted(bad_cell)}, which is not a number, or is too large"
+    elif 0 < array.size <= MOST_CELLS:
+        return array
+    raise InputError(f"{called} holds {content}; 1 to {MOST_CELLS:,} numbers are read.")

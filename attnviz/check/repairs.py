@@ -9,8 +9,8 @@ from attnviz.core.masks import Subsequent
 
 
 def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> str:
-    """Write how to repair a `mistake`, one of `MISTAKES`, with code in the convention of the mask. `part` is the wrong
-    part, or None for the whole mask; `values` is the mask as given, (B, H, Q, K)."""
+    """Explain how to repair a `mistake`, one of `MISTAKES`, with code in the convention of the mask. `part` is the
+    wrong part, or None for the whole mask; `values` is the mask as given, (B, H, Q, K)."""
     is_additive, is_missing = convention == "additive", mistake in ("missing", "open-future")
     if part is None and mistake == "transposed":
         return "Pass mask.mT: rows are queries, columns are keys."
@@ -36,7 +36,7 @@ def repair(part: Part | None, mistake: str, convention: str, values: Tensor) -> 
 
 
 def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
-    """Write code for the right cells of a part (True = masked if `is_masked`), and a phrase that explains its names."""
+    """Write code for the right cells of a part, True = masked if `is_masked`, and a phrase that explains the names."""
     *_, queries, keys = part.shape
     if part.rule is None:  # padding
         name, compared = ("padding", "==") if is_masked else ("tokens", "!=")
@@ -56,6 +56,6 @@ def code_of(part: Part, *, is_masked: bool) -> tuple[str, str]:
 
 
 def block_future(first: int) -> str:
-    """Write how to block the keys after each query; `first` is the key at the position of query 0."""
+    """Explain how to block the keys after each query; `first` is the position of query 0."""
     reason = f", as query 0 is at position {first} (K - Q)" if first else ""
     return f"Block them: at most tril(diagonal={first}) is open, triu(diagonal={first + 1}) blocked{reason}."

@@ -83,27 +83,27 @@ def same_run(
     Args:
         model: a model of transformers, or its Hub name or folder; a source made by `attnviz.wrap`; or any module. It
             runs in evaluation mode.
-        texts: strings or lists of token ids, best with different lengths; a window shows only in longer texts.
+        texts: strings or lists of token ids, preferably of different lengths, and longer than a window of the model.
         runs: ways to run the texts: "packed" (all texts in one row), "left" and "right" (a batch padded on that side),
             "cached" (the first half, then token by token with a cache), "chunked" (about three chunks with a cache),
             "batched" (beside a text of the same length), "written" (a batch padded on the left, then token by token, as
             in `generate`).
         call: function of the model and ids (B, m) that returns the output; by default model(ids), or the function of
-            `attnviz.wrap`. Its keyword arguments, as far as it takes them: tokens (B, n), False at padding, for all ids
-            so far; positions (B, m) within each text, for packed rows and left padding; documents (B, m), the number of
-            the text at each id of a packed row; cache, None in the first call. With a cache, it returns the output and
-            the cache for the next call.
+            `attnviz.wrap`. It is given the keyword arguments that it accepts: tokens (B, n), False at padding, for all
+            ids so far; positions (B, m) within each text, for packed rows and left padding; documents (B, m), the index
+            of the text at each id of a packed row; cache, None in the first call. With a cache, it returns the output
+            and the cache for the next call.
         tokenizer: tokenizer for strings: a function that returns ids, or an object with `encode`.
 
     Raises:
-        InputError: if a text has no tokens, a way is unknown, or the model cannot run on a text alone.
+        InputError: if a text has no tokens, a name in `runs` is unknown, or the model cannot run on a text alone.
         UnsteadyError: if two runs of one text differ.
         NotFiniteError: if the output for a text alone is not finite.
     """
     runs = [runs] if isinstance(runs, str) else list(dict.fromkeys(runs))
     texts = [texts] if isinstance(texts, str) else texts
     if unknown := [run for run in runs if run not in RUNS]:
-        raise InputError(f"There is no run {quoted(unknown[0])}. There are: {', '.join(RUNS)}.")
+        raise InputError(f"There is no run {quoted(unknown[0])}. Available runs: {', '.join(RUNS)}.")
     runner, model_tokenizer = make_runner(model, call)
     tokenizer = tokenizer or model_tokenizer
     if tokenizer is None and (strings := [text for text in texts if isinstance(text, str)]):
@@ -147,9 +147,9 @@ def _run_alone(runner: Runner, documents: list[Tensor]) -> tuple[Runner, list[Te
     for ids, first in pairs:
         if bool((distance(first.output[0], runner.alone(ids).output[0]) > bound).any()):
             state = why_unsteady(lambda ids=ids: runner.alone(ids).output[0], bound)
-            remedy = "Pass training=self.training to F.dropout, or use nn.Dropout."
-            chance = "Two runs of one text alone differ, so nothing can be compared: there is dropout in evaluation, or"
-            raise UnsteadyError(" ".join(state) if state else f"{chance} chance. {remedy}")
+            message = "Two runs of the same text differ, so nothing can be compared: the model draws random numbers, "
+            message += "such as dropout in evaluation. Pass training=self.training to F.dropout, or use nn.Dropout."
+            raise UnsteadyError(" ".join(state) if state else message)
     return runner, alone
 
 
@@ -161,9 +161,9 @@ def _compare_run(run: str, runner: Runner, documents: list[Tensor], alone: list[
             for number, reference in enumerate(alone):
                 for row in (text_run.text == number).any(1).nonzero().flatten().tolist():
                     slots = (text_run.text[row] == number).nonzero().flatten()
-                    moved = distance(reference.output[0], text_run.output[row, slots])
-                    largest = max(largest, float(moved.max()))
-                    differs = moved > runner.bound
+                    changes = distance(reference.output[0], text_run.output[row, slots])
+                    largest = max(largest, float(changes.max()))
+                    differs = changes > runner.bound
                     if bool(differs.any()) and (first is None or number < first[0]):
                         first = number, text_run, row, slots, first_true(differs)
         if first is None:
@@ -194,23 +194,25 @@ def batch_test(
     sentence = reference.read[0]
     check_finite(reference, reference.output[0], sentence.length, sentence.labels)
     padded, longer = source.tokenize(with_longer_text(text))
-    num_padding, decoder_inputs = len(padded.tokens) - length, [sentence, sentence]
-    if num_padding and not source.facts:  # models of transformers write up to their maximum length
-        pads = padded.tokens[-1:] * len(sentence.tokens)
-        decoder_inputs = [replace(sentence, tokens=sentence.tokens + tokens) for tokens in (pads, sentence.tokens)]
-        decoder_inputs[1] = replace(decoder_inputs[1], length=len(decoder_inputs[1].tokens))
+    num_padding = len(padded.tokens) - length
+    decoder_inputs = [sentence, sentence]  # for the padded text, and for the longer text
+    if num_padding and not source.facts:  # double them, too; models of transformers write up to their maximum length
+        pads, repeated = padded.tokens[-1:] * len(sentence.tokens), sentence.tokens * 2
+        longer_input = replace(sentence, tokens=repeated, length=len(repeated))
+        decoder_inputs = [replace(sentence, tokens=sentence.tokens + pads), longer_input]
 
     def run(*order: int) -> tuple[float, Record]:
-        """Run the padded text (0) and the longer one (1) in an order; return the change of outputs of 0, the record."""
+        """Run padded text (0) and longer text (1) in this order; return the largest change of text 0 and the record."""
+        batch = tuple((padded, longer)[i] for i in order)
         targets = tuple(decoder_inputs[i] for i in order) if source.writes else ()
-        record = source.run(tuple((padded, longer)[i] for i in order), edits, targets)
+        record = source.run(batch, edits, targets)
         output = record.output[order.index(0)]
         check_finite(record, output, sentence.length, sentence.labels)
         size = sentence.length if record.targets else length
         return float(distance(reference.output[0, :size], output[:size]).max()), record
 
-    moved, record = run(0)
-    if moved > MOVED:  # a batch would show the same change again
+    change, record = run(0)
+    if change > MOVED:  # a batch would show the same change again
         largest, head_name = 0.0, ""
         for step in record.steps:
             query, key = record.texts(step.site)
@@ -223,34 +225,33 @@ def batch_test(
         if largest > 1e-6:  # less is rounding
             cause, detail = "mask", f"to which {head_name} gives up to {percent(largest)} of a row"
             fix = "Block the keys of padding in every layer, before the softmax."
-        message = f"Outputs move by up to {percent(moved)} when padding follows the text, {detail}."
-        yield RunResult("padding", cause, message, fix, moved)
+        message = f"Outputs move by up to {percent(change)} when padding follows the text, {detail}."
+        yield RunResult("padding", cause, message, fix, change)
         return
     if num_padding:
         message = f"Padding: no output moved when {counted(num_padding, 'token')} of padding followed."
-        yield RunResult("padding", "rounding", message, difference=moved)
+        yield RunResult("padding", "rounding", message, difference=change)
     else:
         message = f"Padding: not tested. '{source.name}' does not pad texts of different lengths."
         yield RunResult("padding", "not tried", message)
-    moved, place = max((run(0, 1)[0], "first"), (run(1, 0)[0], "last"))
-    if moved > MOVED:
-        message = f"Outputs move by up to {percent(moved)} when another text is in the batch, and the text is {place}."
+    change, place = max((run(0, 1)[0], "first"), (run(1, 0)[0], "last"))
+    if change > MOVED:
+        message = f"Outputs move by up to {percent(change)} when another text is in the batch, and the text is {place}."
         fix = "Look for heads and sentences that are joined in another order than they are split, or for "
         fix += "nn.MultiheadAttention without batch_first=True."
-        yield RunResult("batch", "other", message, fix, moved, text=0)
+        yield RunResult("batch", "other", message, fix, change, text=0)
     else:
         message = "Other texts: no output moved when another text was in the batch."
-        yield RunResult("batch", "rounding", message, difference=moved, text=0)
+        yield RunResult("batch", "rounding", message, difference=change, text=0)
 
 
 def with_longer_text(text: str) -> list[str]:
-    """Return the text and a text of twice its length; of two texts joined by "|||", both are doubled."""
-    first, bar, second = text.partition("|||")
-    return [text, f"{first} {first}{bar}{second} {second}".rstrip()]
+    """Return the text and a text of twice its length. If "|||" joins two texts, each of them is doubled."""
+    return [text, "|||".join(f"{part} {part}" for part in text.split("|||", 1)).rstrip()]
 
 
 def why_unsteady(run: Callable[[], Tensor], bound: float) -> tuple[str, str] | None:
-    """Run twice with the same seed. If the outputs differ by more than `bound`, return a message and a repair."""
+    """Run twice with the same seed; return a message and a repair if the outputs differ by more than `bound`."""
     outputs = []
     for _ in range(2):
         torch.manual_seed(0)
@@ -258,5 +259,5 @@ def why_unsteady(run: Callable[[], Tensor], bound: float) -> tuple[str, str] | N
     first, second = outputs
     if first.shape == second.shape and not bool((distance(first, second) > bound).any()):
         return None
-    message = "Two runs of one text differ, even with one seed: the model keeps a state between calls, such as a cache."
+    message = "Two runs of one text differ with the same seed: the model keeps state between calls, such as a cache."
     return message, "Begin each text with an empty cache: keep it outside of the module, or clear it before each text."

@@ -65,14 +65,15 @@ def check_batch(
         raise InputError(f"The batch has no input_ids; it has {names}.")
     ids, labels, target_ids = arrays[name], arrays.get("labels"), arrays.get(TARGET[0])
     has_decoder = any(target in arrays for target in TARGET) or (labels is not None and _is_target(ids, labels))
-    of_encoder = {key: array for key, array in arrays.items() if key != "labels" or not has_decoder}
-    texts = _Texts(ids, of_encoder, (name, "attention_mask"), pad, padded)
-    findings, assumed, pad = [*texts.findings(intent)], texts.assumed, pad if texts.pad is None else texts.pad
+    encoder_arrays = {key: array for key, array in arrays.items() if key != "labels" or not has_decoder}
+    texts = _Texts(ids, encoder_arrays, (name, "attention_mask"), pad, padded)
+    findings, assumed = [*texts.findings(intent)], texts.assumed
+    pad = texts.pad  # as given, or as found in the batch
     if has_decoder and target_ids is None and labels is not None:  # the decoder reads the labels, shifted by one
         target_ids = labels.masked_fill(labels == IGNORED, -1 if pad is None else pad).roll(1, 1)
     if target_ids is not None:
-        of_decoder = {"attention_mask": arrays.get(TARGET[1]), "labels": labels}
-        target = _Texts(target_ids, of_decoder, TARGET, pad, padded)
+        decoder_arrays = {"attention_mask": arrays.get(TARGET[1]), "labels": labels}
+        target = _Texts(target_ids, decoder_arrays, TARGET, pad, padded)
         findings += target.findings(None)
         assumed += f", and a decoder that reads {target.assumed}"
     findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
@@ -91,38 +92,38 @@ def _is_target(ids: Tensor, labels: Tensor) -> bool:
 
 
 class _Texts:
-    """Input of an encoder or a decoder, ids (B, n), with its padding and its packed documents; `arrays` has
-    `attention_mask`, (B, n) or (B, H, Q, K), `position_ids` and `labels`, `names` the names of ids and mask."""
+    """Input of an encoder or a decoder, ids (B, n), with the padding and the packed documents found in it. `arrays` may
+    have `attention_mask`, (B, n) or (B, H, Q, K), `position_ids` and `labels`. `names`: of the ids and of the mask."""
 
     def __init__(
         self, ids: Tensor, arrays: dict[str, Tensor | None], names: tuple[str, str], pad: int | None, padded: bool
     ):
         (self.name, self.mask_name), self.is_target, self.ids = names, names == TARGET, ids
         self.positions, self.labels, mask = (arrays.get(name) for name in ("position_ids", "labels", "attention_mask"))
-        self.pad, self.question, size = pad, "", f"{self.name} are {tuple(ids.shape)}"
+        self.pad, self.question, ids_and_shape = pad, "", f"{self.name} are {tuple(ids.shape)}"
         if ids.dim() != 2 or ids.is_floating_point() or not ids.numel():
-            raise InputError(f"The {size} of {ids.dtype}; they must be whole numbers (B, n).")
+            raise InputError(f"The {ids_and_shape} of {ids.dtype}; they must be whole numbers (B, n).")
         self.mask_2d, self.mask_4d = (mask, None) if mask is None or mask.dim() == 2 else (None, mask)
         for other, array in (("position_ids", self.positions), ("labels", self.labels), (self.mask_name, self.mask_2d)):
-            axes = slice(None) if array is self.mask_2d else slice(-1, None)  # positions may be those of one text
+            axes = slice(None) if array is self.mask_2d else slice(-1, None)  # positions may be (1, n), for all texts
             if array is not None and array.shape[axes] != ids.shape[axes]:
-                raise InputError(f"The {other} are {tuple(array.shape)}, but the {size}.")
+                raise InputError(f"The {other} are {tuple(array.shape)}, but the {ids_and_shape}.")
         is_open = torch.ones_like(ids, dtype=torch.bool) if self.mask_2d is None else self.mask_2d != 0
         blocked_ids, open_ids = ids[~is_open].unique().tolist(), ids[is_open].unique().tolist()
         if pad is None and padded and len(blocked_ids) == 1:
             self.pad = blocked_ids[0]
         self.is_inverted = bool(blocked_ids) and self.pad in open_ids and self.pad not in blocked_ids
         if self.pad is None and len(open_ids) == 1 and len(blocked_ids) > 1 and open_ids[0] not in blocked_ids:
-            self.pad, self.is_inverted = open_ids[0], True
+            self.pad, self.is_inverted = open_ids[0], True  # only padding is open, and all tokens are blocked
         if self.pad is None and padded and ids.shape[1] > 1:
             ends = [end for row in ids.tolist() for end in (row[-2:], row[:2])]  # padding repeats its id at an end
             if repeated := [first for first, second in ends if first == second]:
                 self.question = f"Is the id {repeated[0]} padding? Say --pad {repeated[0]}, or --pad none."
         is_pad_id = ids == self.pad if self.pad is not None else torch.zeros_like(is_open)
         if self.is_target:  # in many models, the decoder input begins with the id of padding
-            is_pad_id = torch.cat([is_pad_id[:, :1] & False, is_pad_id[:, 1:]], 1)
+            is_pad_id = pad_ends(is_pad_id[:, 1:], (1, 0))
         left, right = is_pad_id.int().cumprod(1).bool(), is_pad_id.flip(1).int().cumprod(1).flip(1).bool()
-        self.padding = left | right  # runs of the padding id at both ends
+        self.padding = left | right  # padding ids at both ends of a row
         beside_text = (left & ~left.roll(-1, 1)) | (right & ~right.roll(1, 1))
         self.may_end_text = beside_text & is_open & (not self.is_inverted)  # the padding id may also be the end token
         self.is_pad = self.mask_2d.bool() if self.is_inverted else (self.padding & ~self.may_end_text) | ~is_open
@@ -132,8 +133,8 @@ class _Texts:
         self._find_documents()
 
     def _find_documents(self) -> None:
-        """Mark the first tokens of documents, (B, n), or None: as `restarts` where positions restart, and as `starts`
-        where the number in a mask of numbers changes, else the same as `restarts`."""
+        """Set `restarts`, True at tokens where positions restart, and `starts`, True at the first token of a document,
+        both (B, n) or None: where the number in a mask of document numbers changes, else the same as `restarts`."""
         self.restarts, is_token = None, ~self.is_pad
         if self.positions is not None and self.positions.dim() == 2:
             restarts = (self.positions.expand_as(self.ids) == 0) & is_token
@@ -144,7 +145,7 @@ class _Texts:
             self.starts = pad_ends(self.mask_2d.diff(dim=1) != 0, (1, 0), value=True) & (self.mask_2d != 0)
 
     def findings(self, intent: str | Mask | None) -> Iterator[Finding]:
-        """Check mask, positions, documents and labels; a message such as "of padding ..." comes after "3 tokens"."""
+        """Check mask, positions, documents and labels. A message such as "of padding ..." follows "3 tokens"."""
         name, mask, fix = self.mask_name, self.mask_2d, "1 = a token, 0 = padding"
         fix = fix if self.pad is None else f"{name} = ({self.name} != {self.pad}).long()"
         if self.is_inverted:
@@ -165,8 +166,8 @@ class _Texts:
             message = f"of a text at which {name} is 0: no token sees them."
             hidden = ~self.padding & (mask == 0) & (self.pad is not None)
             yield from self._find("padding", "error", message, fix, hidden, "token")
-            message, empty = "of the batch without a token.", (mask == 0).all(1)
-            yield from self._find("empty-row", "error", message, "Leave such rows out of the batch.", empty, "row")
+            message, is_empty = "of the batch without a token.", (mask == 0).all(1)
+            yield from self._find("empty-row", "error", message, "Leave such rows out of the batch.", is_empty, "row")
         yield from self._check_positions()
         if self.labels is not None:
             yield from self._check_labels(self.labels.expand_as(self.ids))
@@ -193,9 +194,8 @@ class _Texts:
         first_position = self.positions.expand_as(self.ids).gather(1, first_token)[:, 0]
         wrong = is_left_padded & (first_position != 0)
         row = int(wrong.int().argmax())
-        message = (
-            f"Text {row} is padded at the left, and its first token has position {int(first_position[row])}, not 0."
-        )
+        position = int(first_position[row])
+        message = f"Text {row} is padded at the left, and its first token has position {position}, not 0."
         yield from self._find("positions", "error", message, fix, wrong)
         if self.is_numbered and restarts is None:
             message = f"{name} numbers documents, and position_ids go on from one to the next."
@@ -211,17 +211,17 @@ class _Texts:
     def _check_labels(self, labels: Tensor) -> Iterator[Finding]:
         """Check for labels, (B, n), at padding, ignored end tokens, and labels that are shifted wrongly."""
         used = labels != IGNORED
-        of_padding = self.is_pad & used
-        if self.is_target and self.pad is not None:  # of a run of the padding id, the first may be the end token
+        padding_labels = self.is_pad & used
+        if self.is_target and self.pad is not None:  # the first padding id at the end may be the end token
             is_pad_id = labels == self.pad
-            in_last_run = is_pad_id.flip(1).int().cumprod(1).flip(1).bool()
-            of_padding = pad_ends((in_last_run & is_pad_id.roll(1, 1))[:, 1:], (1, 0))
+            is_at_end = is_pad_id.flip(1).int().cumprod(1).flip(1).bool()
+            padding_labels = pad_ends(is_at_end[:, 1:] & is_pad_id[:, :-1], (1, 0))
         fix = f"labels = labels.masked_fill({'labels == pad' if self.is_target else 'attention_mask == 0'}, -100)"
         message = "of padding: the loss counts them, as they are not -100."
-        yield from self._find("labels", "error", message, fix, of_padding, "label")
+        yield from self._find("labels", "error", message, fix, padding_labels, "label")
         if self.mask_2d is not None and not self.is_target:
             is_end_token = self.may_end_text & ~self.may_end_text[:, :1]
-            unlearned = pad_ends((is_end_token & ~used & used.roll(1, 1))[:, 1:], (1, 0))
+            unlearned = pad_ends((is_end_token & ~used)[:, 1:] & used[:, :-1], (1, 0))  # after the last used label
             rows = counted(int(unlearned.any(1).sum()), "row")
             message = f"The end token, id {self.pad}, has the label -100 in {rows}, because it is also the id of "
             message += "padding: the model never learns to end."
@@ -246,9 +246,9 @@ class _Texts:
         report = check(self.mask_4d, kind="mask", intent=intent, padding=padding)
         restarts, (queries, keys) = self.restarts, report.shape[2:]
         if restarts is not None and queries == keys and not report.rules("error"):
-            document = (restarts.int().cumsum(1) + 1) * ~self.is_pad  # number of the document from 1, 0 at padding
-            of_query, of_key = document[:, None, :, None], document[:, None, None]
-            is_other_document = (of_query != of_key) & (of_query > 0) & (of_key > 0)
+            document = (restarts.int().cumsum(1) + 1) * ~self.is_pad  # index of the document, from 1; 0 at padding
+            query_document, key_document = document[:, None, :, None], document[:, None, None]
+            is_other_document = (query_document != key_document) & (query_document > 0) & (key_document > 0)
             crossing = to_may_attend(self.mask_4d, report.convention) & is_other_document
             if crossing.any():
                 _, _, query, key = crossing.nonzero()[0].tolist()

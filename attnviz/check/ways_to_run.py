@@ -38,27 +38,27 @@ class NotTriedError(AttnvizError):
 class TextRun:
     """Outputs and attention of a batch of rows, each with one or several texts, over all forward passes."""
 
-    text: Tensor  # number of the text in each slot (column) of a row, or `PADDING`, (B, S)
+    text: Tensor  # index of the text in each slot (column) of a row, or `PADDING`, (B, S)
     output: Tensor  # outputs, (B, S, d)
     passes: tuple[tuple[int, Capture], ...]  # first slot and captured attention of each forward pass
 
 
 def transformers_call(model: nn.Module, ids: Tensor, **arguments: Any) -> Any:
-    """Call a model of transformers with the arguments of `same_run`, under the names that its `generate` uses. Returns
-    the output, or with a cache the output and the new cache. Packed texts are separated by position_ids only."""
+    """Call a model of transformers with the arguments of `call` in `same_run`, under the names of transformers. Return
+    the output; if `cache` is given, also the new cache. Packed texts are separated by position_ids only."""
     has_positions = "position_ids" in inspect.signature(model.forward).parameters
     if "documents" in arguments and not has_positions:
         raise NotTriedError(f"{type(model).__name__} takes no position_ids, which would separate packed texts.")
-    named = {}
+    options = {}
     if "cache" in arguments or hasattr(model.config, "use_cache"):
-        named["use_cache"] = "cache" in arguments
+        options["use_cache"] = "cache" in arguments
     if "tokens" in arguments:
-        named["attention_mask"] = arguments["tokens"].long()
+        options["attention_mask"] = arguments["tokens"].long()
     if "positions" in arguments and has_positions:
-        named["position_ids"] = arguments["positions"]
+        options["position_ids"] = arguments["positions"]
     if arguments.get("cache") is not None:
-        named["past_key_values"] = arguments["cache"]
-    output = model(input_ids=ids, **named)
+        options["past_key_values"] = arguments["cache"]
+    output = model(input_ids=ids, **options)
     if "cache" not in arguments:
         return output
     if getattr(output, "past_key_values", None) is None:
@@ -122,18 +122,18 @@ class Runner:
         self, text: Tensor, ids: Tensor, starts: Sequence[int] = (0,), is_cached: bool = False, **arguments: Tensor
     ) -> TextRun:
         """Run the model on ids (B, S), with one forward pass from each of `starts`, and capture its attention. `text`
-        is the number of the text at each id, or `PADDING`; `arguments`, (B, S), are cut like the ids. Raise InputError
+        is the index of the text at each id, or `PADDING`; `arguments`, (B, S), are cut like the ids. Raise InputError
         if the code of the model raises an error, or its output does not have one vector per token."""
         outputs, passes, device = [], [], next(self.model.parameters(), ids).device
         arguments = {name: tensor.to(device) for name, tensor in arguments.items() if self.takes(name)}
         cache = {"cache": None} if is_cached else {}
         with LOCK, in_evaluation(self.model), torch.no_grad(), errors_said():
             for start, end in pairwise([*starts, ids.shape[1]]):
-                of_pass = {name: tensor[:, start:end] for name, tensor in arguments.items()}
-                if "tokens" in arguments:  # the mask of padding has also the keys in the cache
-                    of_pass["tokens"] = arguments["tokens"][:, :end]
+                pass_arguments = {name: tensor[:, start:end] for name, tensor in arguments.items()}
+                if "tokens" in arguments:  # the padding mask also covers the keys in the cache
+                    pass_arguments["tokens"] = arguments["tokens"][:, :end]
                 with capture(self.model, sites=self.sites) as captured:
-                    output = self.call(self.model, ids[:, start:end].to(device), **of_pass, **cache)
+                    output = self.call(self.model, ids[:, start:end].to(device), **pass_arguments, **cache)
                 if is_cached and not (isinstance(output, tuple) and len(output) == 2):
                     raise NotTriedError("Its call returns no cache with the output.")
                 if is_cached:
@@ -152,9 +152,8 @@ class Runner:
         return self.run(torch.full((1, len(ids)), text), ids[None])
 
     def runs(self, way: str, documents: Sequence[Tensor]) -> Iterator[TextRun]:
-        """Run texts, given as their ids, in one way; see `runs` of `same_run`. A single text is packed after its own
-        tokens in another order. If all lengths are equal, a padded batch also has a text that is two tokens longer;
-        "written" reads half of the shortest text token by token. Raise NotTriedError if there is nothing to try."""
+        """Run texts, given as token ids, in one of `RUNS`; see `runs` of `same_run`. "written" reads half of the
+        shortest text token by token. Raise NotTriedError if the way cannot be tried on this model or these texts."""
         unneeded = set() if self.pad is None else {"tokens"}  # the model recognizes padding by its id
         if missing := sorted(name for name in NEEDS[way] - unneeded if not self.takes(name)):
             raise NotTriedError(f"The call of the model takes no {missing[0]}; give call=, a function that does.")
@@ -171,7 +170,7 @@ class Runner:
         else:
             for number, ids in enumerate(documents):
                 text, length = torch.full_like(ids, number), len(ids)
-                if way == "batched":
+                if way == "batched":  # with a text of the same length: a rotated copy
                     texts, batch = torch.stack([text, torch.full_like(ids, OTHER)]), torch.stack([ids, ids.roll(-1)])
                     yield self.run(texts, batch)
                     yield self.run(texts.flip(0), batch.flip(0))
@@ -182,17 +181,17 @@ class Runner:
 
     def _run_packed(self, documents: Sequence[Tensor]) -> TextRun:
         """Run all texts in one row."""
-        numbers = list(range(len(documents)))
-        if len(documents) == 1:
-            documents, numbers = [documents[0].roll(-1), documents[0]], [1, 0]
-        text = torch.cat([torch.full_like(ids, number) for number, ids in zip(numbers, documents, strict=True)])[None]
+        indices = list(range(len(documents)))
+        if len(documents) == 1:  # put its rotated copy before it, so that the text has a document to be separated from
+            documents, indices = [documents[0].roll(-1), documents[0]], [1, 0]
+        text = torch.cat([torch.full_like(ids, index) for index, ids in zip(indices, documents, strict=True)])[None]
         positions = torch.cat([torch.arange(len(ids)) for ids in documents])[None]
         return self.run(text, torch.cat([*documents])[None], documents=text, positions=positions)
 
     def _run_padded(self, way: str, documents: Sequence[Tensor]) -> TextRun:
-        """Run all texts as a batch padded on the right ("right") or on the left; "written" ends token by token."""
+        """Run a batch, padded on the right if the way is "right", else left; "written" reads the end token by token."""
         shortest, longest = min(map(len, documents)), max(documents, key=len)
-        if shortest == len(longest):
+        if shortest == len(longest):  # add a text with two more tokens, so that there is padding
             documents = [*documents, torch.cat([longest, longest.repeat(2)[:2]])]
         side = {"batch_first": True, "padding_side": "right" if way == "right" else "left"}
         ids = pad_sequence([*documents], padding_value=self.pad or 0, **side)

@@ -18,7 +18,7 @@ TOLERANCE = 1e-3
 
 
 def row_sum_tolerance(array: Tensor) -> float:
-    """Choose how far the sum of a row of weights may be from 1, by the number type and the decimals of the array."""
+    """Return how far the sum of a row of weights may be from 1, given the number type and the decimals of the array."""
     if not array.is_floating_point():
         return TOLERANCE
     eps, rounding_per_key = torch.finfo(array.dtype).eps, 0.0
@@ -35,13 +35,13 @@ def row_sum_tolerance(array: Tensor) -> float:
 
 
 def check_weights(grid: Array, intent: Intent | None, tokens: Tensor | None, sum_tolerance: float) -> ArrayReport:
-    """Check weights, (B, H, Q, K): report their errors, and whether they hide the future; `tokens` is (B, K), True at
-    tokens, and `sum_tolerance` the largest difference between the sum of a row and 1 that counts as rounding."""
+    """Check weights, (B, H, Q, K): report their errors, and whether they hide the future. `tokens` is boolean (B, K),
+    False at padding. The sum of a row may differ from 1 by at most `sum_tolerance`."""
     is_nan, has_finite_row = grid.values.isnan(), grid.values.isfinite().all(-1)
     is_nan_row, weights = is_nan.all(-1), grid.values.nan_to_num(0.0, 0.0, 0.0)
     is_zero_row = (weights == 0).all(-1) & has_finite_row
     outside = (weights < -sum_tolerance) | (weights > 1 + sum_tolerance)
-    message = "with only NaN: no key was left, and -inf was filled in."
+    message = "with only NaN: no key was left, and -inf was filled in."  # follows the number of rows
     fix = "Leave a key open in each row, or set these rows to zero: torch.nan_to_num after the softmax."
     findings = grid.findings("nan", "error", message, fix, is_nan_row, "row")
     message = "with NaN in rows that also hold numbers: no softmax makes such a row."
@@ -49,7 +49,7 @@ def check_weights(grid: Array, intent: Intent | None, tokens: Tensor | None, sum
     findings += grid.findings("nan", "error", message, fix, is_nan & ~is_nan_row[..., None], "cell")
     fix = "Weights are at most 1. If these are masked scores, state that the kind is scores."
     findings += grid.findings("inf", "error", "Some weights are infinite.", fix, grid.values.isinf())
-    grid = Array(weights, grid.axes)  # from here on without NaN and infinite numbers
+    grid = Array(weights, grid.axes)  # NaN and infinite numbers are replaced by 0
     findings += _find_row_sums(grid, has_finite_row & ~is_zero_row, sum_tolerance)
     example = f", such as {weights[outside][0].item():.4g}" if outside.any() else ""
     fix = "A softmax gives none. If these are scores, from before the softmax, state that kind."
@@ -57,12 +57,13 @@ def check_weights(grid: Array, intent: Intent | None, tokens: Tensor | None, sum
     message = "with only zeros: the query had no key left, and its output is 0."
     fix = "If they are not padding, fix the mask: leave each query a key."
     findings += grid.findings("empty-row", "warning", message, fix, is_zero_row & rows_to_check(weights, tokens), "row")
-    hides, of_mask = _find_open_cells(grid, weights > 1e-6, intent, tokens)  # a finite fill leaves blocked keys less
-    return ArrayReport("weights", None, hides, tuple(weights.shape), findings=(*findings, *of_mask))
+    is_open = weights > 1e-6  # a key that is blocked by a large finite number may keep a smaller weight
+    hides, mask_findings = _find_open_cells(grid, is_open, intent, tokens)
+    return ArrayReport("weights", None, hides, tuple(weights.shape), findings=(*findings, *mask_findings))
 
 
 def check_scores(grid: Array, intent: Intent | None, tokens: Tensor | None) -> ArrayReport:
-    """Check scores, (B, H, Q, K): report errors, and whether they hide the future; `tokens`, (B, K), is not padding."""
+    """Check scores, (B, H, Q, K): report errors, and if they hide the future. `tokens`, (B, K), is False at padding."""
     scores, findings = grid.values, []
     fix = "Look for NaN in queries and keys: an empty row of the layer before, or numbers too large for float16."
     findings += grid.findings("nan", "error", "Some scores are NaN.", fix, scores.isnan())
@@ -72,9 +73,9 @@ def check_scores(grid: Array, intent: Intent | None, tokens: Tensor | None) -> A
     fix = "Leave each query a key, or set these rows to zero after the softmax."
     empty = blocked.all(-1) & rows_to_check(scores, tokens)
     findings += grid.findings("empty-row", "error", "without a key left: every score blocks.", fix, empty, "row")
-    hides, of_mask = False, []
+    hides, mask_findings = False, []
     if blocked.any():
-        hides, of_mask = _find_open_cells(grid, ~blocked, intent, tokens)
+        hides, mask_findings = _find_open_cells(grid, ~blocked, intent, tokens)
     elif intent is not None:
         intended, hides = _intended_mask(intent.mask, ~blocked)
         cells = ~intended.expand_as(scores)
@@ -82,11 +83,11 @@ def check_scores(grid: Array, intent: Intent | None, tokens: Tensor | None) -> A
         if len(numbers) == 1 and int(cells[0, 0].count_nonzero()) > 2:  # the same number in all cells: a weak fill
             message = f"Every cell that {intent.title} blocks holds {float(numbers):.4g}, which still gets weight."
             fix = "Fill with -inf before the softmax: scores.masked_fill(~mask, -torch.inf)."
-            of_mask = grid.findings("weak-fill", "error", message, fix, cells)
+            mask_findings = grid.findings("weak-fill", "error", message, fix, cells)
         elif hides:
             message = "No score blocks a key: these are scores from before the mask, which show no leak."
-            of_mask = grid.findings("future-leak", "note", message, "Check the mask or the weights.")
-    return ArrayReport("scores", None, hides, tuple(scores.shape), findings=(*findings, *of_mask))
+            mask_findings = grid.findings("future-leak", "note", message, "Check the mask or the weights.")
+    return ArrayReport("scores", None, hides, tuple(scores.shape), findings=(*findings, *mask_findings))
 
 
 def _find_row_sums(grid: Array, is_checked: Tensor, tolerance: float) -> Iterator[Finding]:
@@ -124,8 +125,8 @@ def _find_row_sums(grid: Array, is_checked: Tensor, tolerance: float) -> Iterato
 def _find_open_cells(
     grid: Array, is_open: Tensor, intent: Intent | None, tokens: Tensor | None
 ) -> tuple[bool, list[Finding]]:
-    """Return whether the open cells, (B, H, Q, K), hide the future, and findings about those that should be blocked: by
-    the intent, or without an intent by a causal mask if the array looks causal; and in any case keys of padding."""
+    """Return whether the open cells, (B, H, Q, K), hide the future, and findings about open cells that should be
+    blocked: by the intent (without an intent, by a causal mask if the array looks causal), or as keys of padding."""
     is_checked, findings = rows_to_check(is_open, tokens)[..., None], []
     queries, keys = is_open.shape[2:]
     if intent is None:
@@ -135,7 +136,7 @@ def _find_open_cells(
             query, key = leaks.nonzero()[0, 2:].tolist()
             first, number = max(0, keys - queries), counted(int(leaks.count_nonzero()), "open future cell")
             message = f"It looks causal, with {number}: position {query + first} saw position {key}."
-            fix = f"{block_future(first)} If they are meant to be open: --intent two-way."
+            fix = f"{block_future(first)} If they are meant to be open, give --intent two-way."
             findings += grid.findings("future-leak", "warning", message, fix, leaks)
     else:
         intended, hides = _intended_mask(intent.mask, is_open)

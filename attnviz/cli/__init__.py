@@ -91,7 +91,7 @@ def _open(options: Namespace) -> int:
 
 
 def _link(file: str) -> str:
-    """Return the link that opens a file, a model folder or FILE.py:FUNCTION; any other text is a link already."""
+    """Return the link that opens a file, a model folder or FILE.py:FUNCTION; any other text is already a link."""
     if os.path.isfile(os.path.join(file, "config.json")):
         return f"?{urlencode({'model': os.path.abspath(file)}, quote_via=quote)}"
     if not (parser.FILE.fullmatch(file) or file.lower().endswith(SAVED) or os.path.isfile(file)):
@@ -105,7 +105,7 @@ def _link(file: str) -> str:
     name = api.offer(source)  # the app runs in this process, and finds the source by this name
     settings = cases.state_of(source) if isinstance(source, Saved) else {}
     choices, _ = read(settings)
-    choices, page = choices.without("edits").put(model=name), ""  # a saved run cannot be edited
+    choices, page = choices.without("edits").put(model=name), ""  # a saved run cannot be edited; "" is the first page
     if parser.FILE.fullmatch(file) and not source.one_run:
-        choices, page = choices.put(lab="model"), "masks"
+        choices, page = choices.put(lab="model"), "masks"  # check the user's model
     return f"{page}?{urlencode(write(choices), quote_via=quote)}"

@@ -45,7 +45,7 @@ def _build(options: Namespace) -> int:
         result = atlas.build(*names, sizes, settings=settings, work=engine, report=draw_progress)
     except OSError as error:
         message = " ".join(str(error).split())
-        reason = message.rpartition("Detail: ")[2]  # the end of an error of pyarrow, or the whole message
+        reason = message.rpartition("Detail: ")[2]  # an error of pyarrow ends in "Detail: ..."
         problem = f"{quoted(options.output, 200)} cannot be written: {reason}."
         raise InputError(f"{problem} Finished shards are kept: run the same command again to continue.") from None
     finally:
@@ -71,8 +71,8 @@ def _query(options: Namespace) -> int:
     from attnviz.atlas.tables import columns_of
     from attnviz.cli.tables import lines_of
 
-    opened = atlas.open(options.folder)
-    heads = opened.heads(options.condition)
+    result = atlas.open(options.folder)
+    heads = result.heads(options.condition)
     if options.json:
         terminal.say(heads.to_json(orient="records", indent=1))
         return 0
@@ -81,6 +81,6 @@ def _query(options: Namespace) -> int:
     metrics = dict.fromkeys(metric_of_column[word] for word in words if word in metric_of_column)  # each metric once
     means = [column for name in metrics for column in (name, f"{name}_low", f"{name}_high")]
     terminal.say(*lines_of(heads[["site", "head", *means, "role", "role_fails"]]))
-    counts = f"{counted(len(heads), 'head')}, over {counted(opened.texts, 'text')}"
+    counts = f"{counted(len(heads), 'head')}, over {counted(result.texts, 'text')}"
     terminal.say(f"{counts}: means over texts with 95% intervals; roles are suggested by weights alone.")
     return 0

@@ -49,11 +49,11 @@ def _read(file: str) -> reading.ArrayFile:
     try:
         if file == "-":
             return reading.read_text(sys.stdin.read(reading.MOST_TEXT + 1))
-        with Path(file).open("rb") as opened:
-            return reading.read_file(os.path.basename(file), opened.read(reading.MOST_BYTES + 1))
+        with Path(file).open("rb") as stream:
+            return reading.read_file(os.path.basename(file), stream.read(reading.MOST_BYTES + 1))
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"{quoted(file)} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
 
 
@@ -71,11 +71,11 @@ def _batch(arrays: Mapping[str, Any], options: Namespace) -> int:
 
 
 def _arrays(content: reading.ArrayFile, options: Namespace) -> int:
-    """Check each array, and each layer of an array (layers, B, H, Q, K); print equal reports once."""
+    """Check each array of a file, and each layer of an array (layers, B, H, Q, K); print equal reports once."""
     reports: dict[str, ArrayReport] = {}
     for name, array in content.chosen(options.array).items():
         kind = options.kind or reading.kind_by_name(name)
-        convention = options.convention or ("may-attend" if name == "may_attend" else None)  # its name in our own files
+        convention = options.convention or ("may-attend" if name == "may_attend" else None)  # its name in saved runs
         if options.kind is None and kind in ("weights", "scores"):  # --convention is meant for a mask in the same file
             convention = None
         settings = {"kind": kind, "intent": options.intent, "convention": convention, "shape": options.shape}

@@ -44,7 +44,7 @@ ACTIONS = {  # of the command atlas
 }
 
 OTHER_FORMS = ("heads", "overview", "mask", "change", "lens", "pushed", "contributions", "gradients", "patching")
-"""Forms of pictures beside those of a head, which are `attnviz.figures.FORMS`."""
+"""Forms of pictures besides the forms of a head, which are in `attnviz.figures.FORMS`."""
 GONE = {name: f"attnviz export TEXT --form {name}" for name in OTHER_FORMS} | {
     "batch": "a loop in Python with attnviz.analyze and attnviz.render, as on the page 'Run attnviz on many texts'",
     "compare": "attnviz export TEXT --compare WITH",
@@ -77,7 +77,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _value(make: Callable[[str], Any], what: str, default: Any = None) -> dict[str, Any]:
-    """Return `type` and `default` for `add_argument`: `make` converts the text; an error says it is not `what`."""
+    """Return `type` and `default` for `add_argument`: `make` converts a text; on ValueError, it "is not {what}"."""
 
     def read_value(text: str) -> Any:
         try:
@@ -96,7 +96,7 @@ def _integer(text: str) -> int:
 
 
 def _amount(text: str) -> float:
-    """Read a number, 0 or more, that may end in GB."""
+    """Read a number, 0 or more; "GB" after it is ignored."""
     value = float(text.removesuffix("GB"))
     if not 0 <= value < math.inf:
         raise ValueError
@@ -235,10 +235,10 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the arguments of the command line; without arguments, the command is `app`."""
     command, *rest = arguments or ["app"]
     if command in GONE:
-        raise InputError(f"The command {command} is gone. Instead: {GONE[command]}.")
+        raise InputError(f"The command {command} was removed. Instead: {GONE[command]}.")
     if command not in (*COMMANDS, "-h", "--help", "--version"):
         near = did_you_mean(command, COMMANDS)
-        raise InputError(f"There is no command {quoted(command)}.{near} There are: {', '.join(COMMANDS)}.")
+        raise InputError(f"There is no command {quoted(command)}.{near} Available commands: {', '.join(COMMANDS)}.")
     masks = ""
     if command == "check" and ("-h" in rest or "--help" in rest):
         from attnviz.check.mask_mistakes import MEANT  # imports torch
@@ -255,11 +255,11 @@ def read(arguments: Sequence[str]) -> argparse.Namespace:
         hint = " Put a text of several words in quotes." if "text" in options else ""
         raise InputError(f"Unrecognized arguments: {' '.join(unknown)}.{hint} See attnviz {command} --help.")
     if flag in GONE:
-        raise InputError(f"The option {flag} is gone. Instead: {GONE[flag]}.")
+        raise InputError(f"The option {flag} was removed. Instead: {GONE[flag]}.")
     from attnviz.link import NAMES  # imports torch
 
     if "set" in options and (name := flag.strip("-").replace("-", "_")) in NAMES:
-        raise InputError(f"{flag} is not an option, but a name of a link. Type: --set {name}=VALUE.")
+        raise InputError(f"{flag} is not an option, but a setting of a link. Type: --set {name}=VALUE.")
     name = options.action if command == "atlas" else command
     rows = [row for group in OPTIONS.values() for row in group]
     near = did_you_mean(flag, [syntax.split()[0] for syntax, commands, *_ in rows if name in commands.split()])

@@ -51,7 +51,7 @@ def figure(options: Namespace, inputs: Inputs) -> Figure:
         return _patching(options, inputs)
     forms = (*figures.FORMS, *OTHER_FORMS, "prediction")
     if form not in forms:
-        raise InputError(f"There is no form {quoted(form)}.{did_you_mean(form, forms)} There are: {', '.join(forms)}.")
+        raise InputError(f"There is no form {quoted(form)}.{did_you_mean(form, forms)} Available: {', '.join(forms)}.")
     record = inputs.record(stream=form in ("lens", "pushed", "contributions"))
     sentence = inputs.sentence(record)
     common = {"sentence": sentence, "dark": options.dark}
@@ -79,7 +79,7 @@ def figure(options: Namespace, inputs: Inputs) -> Figure:
         run = {"targets": record.targets if inputs.request.targets else (), "sentence": sentence}
         falls = ablation.logit_falls(inputs.source, record.sentences, inputs.request.edits, **run, **word)
         return figures.contributions(record, falls=falls, **word, **common)
-    if form == "gradients":
+    if form == "gradients":  # position -1 (the default): the last one, or the first blank
         word = {"position": None if options.position == -1 else options.position, "sentence": sentence}
         integrated = gradients.integrated(inputs.source, record, choices["word"], **word)
         return figures.integrated_gradients(record, integrated, dark=options.dark)
@@ -91,10 +91,10 @@ def figure(options: Namespace, inputs: Inputs) -> Figure:
 
 
 def _head(inputs: Inputs, record: Record, domain: str, zoom: dict[str, slice], common: dict[str, Any]) -> Figure:
-    """Make the figure of one head, as on the page Heads; `common` are arguments that every form takes."""
+    """Make the figure of one head, as on the Heads page; `common` are arguments that every form takes."""
     choices, form = inputs.choices, figures.FORMS[inputs.form]
     zoom = zoom if "rows" in form.takes else {}
-    if form.takes & {"pins", "chosen"}:  # without this error, a missing token would draw the lines of all tokens
+    if form.takes & {"pins", "chosen"}:  # without this check, a pin on a missing token would draw all tokens' lines
         view = analysis.views.see(record, inputs.site, sentence=common["sentence"], view=choices["view"], **zoom)
         for side, position in sorted(choices["pins"]):
             tokens = view.queries if side == "query" else view.keys
@@ -118,7 +118,7 @@ def _head(inputs: Inputs, record: Record, domain: str, zoom: dict[str, slice], c
 
 
 def _cell_and_zoom(choices: Choices, queries: int, keys: int) -> tuple[dict[str, Any], dict[str, slice]]:
-    """Convert a chosen cell to the argument `selected` of a figure, and a zoom to `rows` and `columns`; else {}."""
+    """Return arguments for a figure: `selected` for the chosen cell, `rows` and `columns` for the zoom; {} if none."""
     selected, window = {}, {}
     counts = f"there are {queries:,} queries and {keys:,} keys, counted from 0"
     if choices["cell"] is not None:
@@ -149,19 +149,19 @@ def prediction(after: Record, before: Record | None, *, sentence: int, **style: 
 
 
 def _patching(options: Namespace, inputs: Inputs) -> Figure:
-    """Make the figure of patching: the share of a logit difference that each head carries to the text of --compare."""
+    """Make the patching figure: how much of a logit difference each head restores in the text of --compare."""
     b = inputs.choices["b"]
     if b is None or b["text"] is None:
         raise InputError("Patching needs a second text: --compare 'text=Another text'.")
-    edits = replace(inputs.request.edits, taken=())  # this study makes its own patches
+    edits = replace(inputs.request.edits, taken=())  # without the user's patches: each head is patched in turn
     record = api.analyze(replace(inputs.request, edits=edits), inputs.source)
     targets = record.targets if inputs.request.targets else ()
-    measured = ablation.carried(inputs.source, record.sentences, b["text"], edits, targets=targets)
-    return figures.carried(record, measured, dark=options.dark)
+    patched = ablation.carried(inputs.source, record.sentences, b["text"], edits, targets=targets)
+    return figures.carried(record, patched, dark=options.dark)
 
 
 def _difference(options: Namespace, inputs: Inputs) -> Figure:
-    """Make the figure of two maps and their difference; B differs from A by --compare, or has no edits."""
+    """Make the figure of two maps and their difference. B has what --compare changes; without it, B has no edits."""
     request, b = inputs.request, inputs.choices["b"] or Choices()
     record = inputs.record()
     a = Side(record, inputs.site, inputs.head, inputs.sentence(record))
@@ -187,8 +187,8 @@ def _difference(options: Namespace, inputs: Inputs) -> Figure:
     is_other_step = source_b is not inputs.source and source_b.id == inputs.source.id
     if is_other_step and record.targets and record.targets != record_b.targets:
         record_b = source_b.run(record_b.sentences, record_b.edits, record.targets)  # the words of A, to align the rows
-    head = inputs.head if b["layer"] is None else 0
-    head = b["head"] if "head" in b.chosen else head
+    default_head = inputs.head if b["layer"] is None else 0
+    head = b["head"] if "head" in b.chosen else default_head
     comparison = beside(a, Side(record_b, b["layer"] or a.site, head, 0 if has_input else a.sentence))
     cell, _ = _cell_and_zoom(inputs.choices, len(comparison.rows), len(comparison.columns))
     return figures.difference(comparison, dark=options.dark, **cell)
@@ -211,7 +211,7 @@ def write(figure: Figure, options: Namespace) -> list[str]:
 
 
 def single(options: Namespace, default: str, content: str) -> Path:
-    """Return the last path of -o, else `default`; an error that their endings differ calls the file `content`."""
+    """Return the last path of -o, else `default`; the error for another ending calls the file `content`."""
     path, ending = Path(options.output[-1] if options.output else default), Path(default).suffix
     if path.suffix.lower() != ending:
         raise InputError(f"{quoted(path.name)} cannot be the name of {content}: it must end in {ending}.")

@@ -65,17 +65,17 @@ class Inputs:
 
 
 def read(options: Namespace) -> Inputs:
-    """Convert the text or link and the flags, which override the link; print unknown words and the cost to stderr."""
+    """Read the text or link and the flags, which override the link; print unknown words and the cost to stderr."""
     text, paths = options.text, options.picture
     is_link = LINK.fullmatch(text) is not None
     form, choices = _link(text) if is_link else ("", Choices())
     flags = _flags(options)
     choices = choices.put(**flags)
-    if options.command == "export" and "b" in flags:
+    if options.command == "export" and "b" in flags:  # --compare
         form = "difference"
     form = flags.get("form") or form
     is_file = not is_link and not paths and os.path.isfile(text)
-    if is_file and text.lower().endswith((*PICTURES, media.SOUND_ENDING)):
+    if is_file and text.lower().endswith((*PICTURES, media.SOUND_ENDING)):  # TEXT may also be a picture or sound
         text, paths, is_file = "", [text], False
     if is_file and not options.model and Path(text).suffix:  # a saved run; without an ending, the argument is a text
         source = load(text, **({} if choices["step"] is None else {"step": choices["step"]}))
@@ -88,8 +88,8 @@ def read(options: Namespace) -> Inputs:
     site = _site(options, choices, source, is_mask=form == "mask")
     request = replace(request, answer=choices["answer"], edits=edits(options, source, choices, site))
     usual_site, usual_head = opening(source)
-    head = usual_head if site == usual_site else 0
-    head = choices["head"] if "head" in choices.chosen else head
+    default_head = usual_head if site == usual_site else 0
+    head = choices["head"] if "head" in choices.chosen else default_head
     form = form or ("picture" if is_link and request.pictures else "map")
     terminal.note(*_notes(source, request))
     return Inputs(source, request, choices, site, head, form)
@@ -100,7 +100,7 @@ def _link(address: str) -> tuple[str, Choices]:
     url = urlsplit(address)
     page = url.path.rsplit("/", 1)[-1]
     if page not in PAGES or not (url.query or url.netloc):
-        raise InputError(f"{quoted(address)} does not open a page with one picture: heads, overview, masks or compare.")
+        raise InputError(f"{quoted(address)} is no link to a page with one picture: heads, overview, masks or compare.")
     choices, complaints = link.read(parse_qs(url.query, keep_blank_values=True))
     terminal.note(*complaints)
     if choices["gray"] or choices["less"] == "neutral":
@@ -115,28 +115,28 @@ def _link(address: str) -> tuple[str, Choices]:
 
 
 def _flags(options: Namespace) -> dict[str, Any]:
-    """Read the values of the flags that the user gave, by their names in a link; a command may lack some flags."""
-    given = {name: getattr(options, name, None) for name in FLAGS}
-    given["take"] = "\n".join(options.take) or None
+    """Return the values of the flags that the user gave, by their names in a link; a command may lack some flags."""
+    flag_texts = {name: getattr(options, name, None) for name in FLAGS}
+    flag_texts["take"] = "\n".join(options.take) or None
     masks = [f"({mask})" for mask in options.mask] if len(options.mask) > 1 else options.mask
-    given["mask"] = " & ".join(masks) or None  # several --mask must all allow a cell
+    flag_texts["mask"] = " & ".join(masks) or None  # several --mask must all allow a cell
     if getattr(options, "chat", False) or getattr(options, "system", None):
-        given["chat"] = options.system or "-"  # the link writes "-" for a chat without system prompt
-    values = {name: _value(name, str(text), f"--{name}") for name, text in given.items() if text is not None}
+        flag_texts["chat"] = options.system or "-"  # the link writes "-" for a chat without system prompt
+    values = {name: _value(name, str(text), f"--{name}") for name, text in flag_texts.items() if text is not None}
     if (b := getattr(options, "compare", None)) is not None:
         values["b"] = _value("b", b, "--compare")
     for setting in options.set:
-        name, sign, text = setting.partition("=")
-        if not sign:
+        name, equals, text = setting.partition("=")
+        if not equals:
             raise InputError(f"{quoted(setting)} is not a setting; give NAME=VALUE, such as cell=7.2.")
         if name not in link.NAMES:
-            raise InputError(f"A link has no {quoted(name)}.{did_you_mean(name, link.NAMES)}")
+            raise InputError(f"A link has no setting {quoted(name)}.{did_you_mean(name, link.NAMES)}")
         values[name] = _value(name, text, f"--set {name}")
     return values
 
 
 def _value(name: str, text: str, flag: str) -> Any:
-    """Read a value as the link does; error messages begin with the flag."""
+    """Convert the text of a setting to its value, as a link does; an error message begins with the flag."""
     try:
         return link.NAMES[name].codec.read(text)
     except AttnvizError as error:
@@ -180,7 +180,7 @@ def note_user_code(file: str, function: str) -> None:
 
 
 def texts(argument: str, *, by_line: bool = False) -> list[str]:
-    """Return the text of an argument as a list of one text, or of its lines; "-" reads the text from stdin."""
+    """Return a list with the text of an argument, or with its lines that are not empty; "-" reads it from stdin."""
     try:
         text = sys.stdin.read().removesuffix("\n") if argument == "-" else argument
     except UnicodeDecodeError:
@@ -191,10 +191,10 @@ def texts(argument: str, *, by_line: bool = False) -> list[str]:
 
 
 def request_of(choices: Choices, source: Source, paths: Sequence[str] = (), *, is_link: bool = True) -> Request:
-    """Make the request from the choices and the pictures or sound in `paths`; a link may lack a text or picture."""
+    """Make the request from the choices and the pictures or sound in `paths`; if a link has none, use an example."""
     examples = (source.card.examples if source.card else ()) or source.examples or (PROBE,)
     text = choices["text"] or examples[0]
-    if source.reads in ("picture", "sound") and (is_link or paths):
+    if source.reads in ("picture", "sound") and (is_link or paths):  # the model reads no text
         text = ""
     by_line = len(text.strip("\r\n").splitlines()) > 1 if choices["lines"] is None else choices["lines"]
     lines = tuple(line for line in text.splitlines() if line.strip()) if by_line else (text,)
@@ -203,11 +203,11 @@ def request_of(choices: Choices, source: Source, paths: Sequence[str] = (), *, i
     name = choices["picture"]
     if is_link and not paths and source.reads != "text" and name != "none":
         is_sound = source.reads == "sound"
-        offered = {key: path for key, path in api.EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == is_sound}
-        if name is not None and name not in offered:
-            names = ", ".join(offered)
-            raise InputError(f"The link refers to the file {quoted(name)}; give the file. Examples are: {names}.")
-        paths = [offered[name or next(iter(offered))]]
+        samples = {key: path for key, path in api.EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == is_sound}
+        if name is not None and name not in samples:
+            names = ", ".join(samples)
+            raise InputError(f"The link refers to the file {quoted(name)}; give the file. Available examples: {names}.")
+        paths = [samples[name or next(iter(samples))]]
     if paths:
         picture = media.sound(paths[0]) if str(paths[0]).lower().endswith(media.SOUND_ENDING) else media.picture(paths)
         request = replace(request, pictures=picture.pictures * len(lines))
@@ -216,23 +216,23 @@ def request_of(choices: Choices, source: Source, paths: Sequence[str] = (), *, i
 
 
 def opening(source: Source) -> tuple[Site, int]:
-    """Return the layer and head that are shown first for a model."""
+    """Return the site and the head that are shown first for a model."""
     return source.card.opens if source.card else (source.sites[0], 0)
 
 
 def _site(options: Namespace, choices: Choices, source: Source, *, is_mask: bool = False) -> Site:
-    """Return the layer of --layer, else of the link, else the usual one; for a mask, the usual kind is "decoder"."""
+    """Return the site of --layer, else of the link, else the first one shown (for a mask, of a decoder if any)."""
     usual, _ = opening(source)
     has_decoder = any(site.kind == "decoder" for site in source.sites)
     kind = "decoder" if is_mask and has_decoder else usual.kind
     if options.layer is None:
         return choices["layer"] or Site(kind, usual.layer)
-    text = f"{kind[0]}{options.layer}" if options.layer.isdecimal() else options.layer
+    text = f"{kind[0]}{options.layer}" if options.layer.isdecimal() else options.layer  # "2" is "d2" in a decoder
     return _value("layer", text, "--layer")
 
 
 def edits(options: Namespace, source: Source, choices: Choices | None = None, site: Site | None = None) -> Edits:
-    """Make the edits of the choices (by default the flags) and of --off: heads of `site` ("2,3") or others ("c0.2")."""
+    """Make the edits from the choices (by default the flags) and --off: heads of `site` ("2,3") or others ("c0.2")."""
     choices = Choices(_flags(options)) if choices is None else choices
     site = site or _site(options, choices, source)
     heads_off = set(choices["heads_off"])
@@ -254,7 +254,7 @@ def _notes(source: Source, request: Request) -> Iterable[str]:
         words.append(f"{quotes[0]} (it knows {', '.join(quotes[1:])})" if similar else quotes[0])
     if words:
         more = f" and {len(words) - 10} more words" if len(words) > 10 else ""
-        yield f"'{source.name}' does not know {', '.join(words[:10])}{more} and reads {source.unknown_token}."
+        yield f"'{source.name}' does not know {', '.join(words[:10])}{more} and reads {source.unknown_token} instead."
     if not source.one_run and (sentences := source.sentences(request)):
         cost = estimate.estimate(source, len(sentences[0].tokens), request.edits, len(sentences))
         if cost.seconds > SILENT:

@@ -49,7 +49,7 @@ def predict(options: Namespace) -> list[str]:
     explained = options.switch_off or inputs.choices["word"] or inputs.choices["minus"]
     if explained and form not in ("contributions", "gradients"):
         raise InputError("--word, --minus and --switch-off explain a logit; add --show contributions.")
-    description, facts = "", {"texts": inputs.request.texts}
+    description, facts = "", {"texts": inputs.request.texts}  # facts: entries of the JSON beside the rows
     if form == "tokens":
         columns = ["sentence", "position", "text", "id", "start", "end", "special", "joined"]
         table = pd.DataFrame(
@@ -63,7 +63,7 @@ def predict(options: Namespace) -> list[str]:
         if analysis.fills_in(after) and not any(after.prediction.blanks):
             mask = inputs.source.mask_token
             raise InputError(f"'{inputs.source.name}' fills in blanks; write {mask} in place of a word.")
-        if "written" in table and not options.json:  # only the texts, without a header, for use by other programs
+        if "written" in table and not options.json:  # only the texts, without a header, for other programs
             return [_cell(text) for text in table["written"]]
         facts["edits"] = after.edits.to_json()
     else:
@@ -73,7 +73,7 @@ def predict(options: Namespace) -> list[str]:
         table, description = figure.table, figure.description
         facts["words"] = description
     if options.json:
-        rows = json.loads(table.to_json(orient="records", double_precision=15))  # with null for NaN
+        rows = json.loads(table.to_json(orient="records", double_precision=15))  # null in place of NaN
         return [json.dumps(facts | {"rows": rows}, indent=1)]
     lines = lines_of(table)
     return [description, "", *lines] if description else lines
@@ -112,11 +112,11 @@ def _sentence_table(before: Record | None, after: Record, sentence: int) -> pd.D
 
 
 def generate(options: Namespace) -> list[str]:
-    """Run `generate`: stream the answer to stdout, with edits also note where it differs without; return pictures."""
+    """Run `generate`: stream the answer; with edits, compare it with the original answer; return picture paths."""
     inputs = read(options)
     if (count := len(inputs.request.texts)) != 1:
         raise InputError(f"'generate' continues one text; there are {count}. Leave out --lines.")
-    length = 0  # of the answer that is printed already
+    length = 0  # number of characters of the answer that are printed already
 
     def print_answer(answer: str, count: int) -> None:
         nonlocal length
@@ -150,10 +150,10 @@ def generate(options: Namespace) -> list[str]:
 
 
 def models(options: Namespace) -> list[str]:
-    """Run `models`: return lines with the list of models, or the card or circuits of one model."""
+    """Run `models`: return the lines of the list of models, or of the card or a table of circuits of one model."""
     if options.circuits:
         if not options.name:
-            raise InputError("Circuits are computed from a model's weights; name it: attnviz models NAME --circuits.")
+            raise InputError("Circuits need a model's weights; give its name: attnviz models NAME --circuits.")
         circuits = analysis.circuits(load(options.name).model_weights())
         terminal.note(*circuits.lacking)
         return lines_of(getattr(circuits, options.circuits))
@@ -173,7 +173,7 @@ def models(options: Namespace) -> list[str]:
 
 
 def _card(source: Source) -> list[str]:
-    """Describe a model as lines of text: from its card, or from its sizes if it has no card."""
+    """Describe a model in lines of text: from its card, or from its sizes if it has no card."""
     card = source.card
     if card is None:
         can_change = f"read-only: {source.read_only}" if source.read_only else "masks, heads, scale, temperature"

@@ -227,7 +227,7 @@ def test_an_atlas_of_texts_has_a_folder_that_goes_with_it(tmp_path, monkeypatch)
     assert [*place.iterdir()] == [measured.folder]
     with progress.report_to(progress.Progress(1, canceled=True)), pytest.raises(Canceled):
         atlas.of_texts(source, TEXTS)
-    with pytest.raises(InputError, match="reads none of the 1 texts"):
+    with pytest.raises(InputError, match="can read none of the 1 texts"):
         atlas.of_texts(source, ["cat " * 100])
     assert [*place.iterdir()] == [measured.folder]
     del measured
@@ -242,7 +242,7 @@ def test_a_corpus_that_changed_under_an_atlas_is_said(corpus, tmp_path):
     made, before = building.opened.read_plan(tmp_path / "atlas"), bytes_of(tmp_path / "atlas" / "shards")
     corpus.write_text(corpus.read_text("utf-8").replace("dog sleeps", "cat sleeps"), "utf-8")
 
-    with pytest.raises(InputError, match=r"the corpus changed at line 1 of 'corpus.txt' or after it"):
+    with pytest.raises(InputError, match=r"its corpus differs at line 1 of 'corpus.txt' or after it"):
         atlas.build("story", corpus, tmp_path / "atlas", Options(shard=3))
     shutil.rmtree(tmp_path / "atlas" / "shards" / "000000")
     _, error = building.measure_shard(made, tmp_path / "atlas", made.shards[0])
@@ -253,9 +253,9 @@ def test_a_corpus_that_changed_under_an_atlas_is_said(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        ({"model": "translator"}, "holds another atlas: of 'story', not of 'translator'"),
-        ({"options": Options(shard=3)}, "shard is 1000 there and 3 here"),
-        ({"settings": {"step": 20}}, "of 'story' with other weights or settings"),
+        ({"model": "translator"}, "holds another atlas: its model is 'story', not 'translator'"),
+        ({"options": Options(shard=3)}, "its option shard is 1000, not 3"),
+        ({"settings": {"step": 20}}, "its 'story' has other weights or settings"),
     ],
 )
 def test_a_folder_holds_one_atlas(corpus, tmp_path, changed, says):

@@ -133,9 +133,9 @@ def test_other_tables_are_those_of_a_head(built):
 
 def test_what_an_atlas_has_not_is_said(built, tmp_path):
     """A head, a metric, an atlas, one that is not finished, and a corpus that is gone."""
-    with pytest.raises(InputError, match=r"has no head 9 at decoder layer 0. It has: decoder layer 0 heads 0 to 3,"):
+    with pytest.raises(InputError, match=r"has no head 9 at decoder layer 0. Available heads: decoder layer 0"):
         built.examples("decoder layer 0", 9, "previous")
-    with pytest.raises(InputError, match=r"There is no table '\.\./corpus'. There are: distances,"):
+    with pytest.raises(InputError, match=r"There is no table '\.\./corpus'. Available tables: distances,"):
         built.table("../corpus", "decoder layer 0", 0)
     with pytest.raises(InputError, match="There is no metric 'beauty'"):
         built.examples("decoder layer 0", 0, "beauty")

@@ -57,16 +57,16 @@ def classifier(q, k, v):
     return torch.matmul(x, CLASSES.T).softmax(-1) @ CLASSES + experts
 
 
-AFTER = "after the softmax|before they meet values|meet no values"
+AFTER = "after the softmax|not multiplied by values"
 REFUSED = {
     "linear attention": (linear_attention, "linear attention"),
     "slots": (slots, AFTER),
-    "exponentials": (lambda q, k, v: (e := (q @ k.mT).exp()) / e.sum(-1, keepdim=True) @ v, "took no softmax"),
+    "exponentials": (lambda q, k, v: (e := (q @ k.mT).exp()) / e.sum(-1, keepdim=True) @ v, "without a softmax"),
     "bands": (bands, "after the softmax|pieces"),
     "nested": (nested, "nested"),
     "vmap": (lambda q, k, v: torch.vmap(F.scaled_dot_product_attention)(q, k, v), "vmap"),
-    "classifier": (classifier, "meet no values"),
-    "sums": (lambda q, k, v: v.cumsum(2), "took no softmax"),
+    "classifier": (classifier, "not multiplied by values"),
+    "sums": (lambda q, k, v: v.cumsum(2), "without a softmax"),
     "softmax over queries": (lambda q, k, v: (q @ k.mT).softmax(-2) @ v, "over its queries|over axis"),
     "softmax over heads": (lambda q, k, v: (q @ k.mT).softmax(1) @ v, "over its heads|over axis"),
     "linear attention of two softmaxes": (lambda q, k, v: q.softmax(-1) @ (k.softmax(-1).mT @ v), "linear attention"),

@@ -140,7 +140,7 @@ def test_the_layers_of_another_model_are_no_layers_of_this_one():
 
 def test_a_model_without_attention_says_so():
     """A softmax that meets no values is none."""
-    assert "took no softmax" in refusal(nn.GRU(4, 4), torch.randn(B, N, 4))
+    assert "without a softmax" in refusal(nn.GRU(4, 4), torch.randn(B, N, 4))
     router = Own(lambda q, k: (F.scaled_dot_product_attention(q, k, k), k.softmax(-1).amax()))
     assert seen_in(router, torch.randn(B, HEADS, N, 4), torch.randn(B, HEADS, 7, 4)).record().unseen is None
 

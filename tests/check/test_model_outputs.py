@@ -130,11 +130,11 @@ class Keeping(Writer):
 def test_what_a_model_keeps_between_calls_is_told_apart_from_dropout():
     source = wrapped(Keeping())
     report = attnviz.check_model(source)
-    with pytest.raises(UnsteadyError, match="the model keeps a state between calls"):
+    with pytest.raises(UnsteadyError, match="the model keeps state between calls"):
         attnviz.same_run(source, [TEXT, "the cat"], "batched")
 
     assert [finding.rule for finding in report.findings] == ["random"]
-    assert "the model keeps a state between calls" in report.findings[0].message
+    assert "the model keeps state between calls" in report.findings[0].message
 
 
 class Capped(Server):
