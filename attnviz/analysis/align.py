@@ -57,8 +57,7 @@ class Side:
 def align(a: Sequence[Token | str], b: Sequence[Token | str]) -> tuple[Pair, ...]:
     """Pair each position of text A with its position in text B, with difflib.
 
-    Equal tokens are paired. If B replaces some tokens of A by the same number of tokens, these are paired one by one.
-    All other tokens are paired with None.
+    Equal tokens are paired, and so are tokens of A that B replaces by the same number of tokens; others have None.
     """
     text_a, text_b = ([token if isinstance(token, str) else token.text for token in tokens] for tokens in (a, b))
     if text_a == text_b:
@@ -193,9 +192,8 @@ class AlignedPair:
     def tiled(self, tile: int) -> Tiled:
         """Return the numbers and states of A, B and A - B for tiles of `tile` x `tile` cells.
 
-        The number of a tile is its finite number farthest from 0, with its sign; NaN if no number is finite. A tile is
-        `BLANK` if all its cells are blank, else `BLOCKED` if all its other cells are blocked, else `WEIGHT`. A cell of
-        A - B is blank if it is blank in A or B.
+        The number of a tile is its finite number farthest from 0; NaN if no number is finite. A tile is `BLANK` if all
+        its cells are blank, `BLOCKED` if all others are blocked, else `WEIGHT`. A - B is blank where A or B is blank.
         """
         if self.tile > 1:
             return self.measure(*self.measure_arguments(tile))[0]

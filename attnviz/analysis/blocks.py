@@ -41,8 +41,7 @@ def reasons_of(
 ) -> tuple[tuple[str, ...], Tensor]:
     """Return the names of the rules that block cells, and a code per cell, (rows, columns).
 
-    The code is 0 for an open cell, i for a cell blocked by names[i - 1]. With all heads combined, a cell is blocked if
-    every head blocks it.
+    The code is 0 for an open cell, i for a cell blocked by names[i - 1]; combined heads block what every head blocks.
     """
     reasons = [step.reasons(h, rows, columns, sentence=sentence) for h in _heads_with_masks(step, head)]
     names = reasons[0][0]
@@ -136,8 +135,7 @@ def blocks(
 ) -> Iterator[Block]:
     """Iterate over a window of a map in blocks, row by row; a block contains whole tiles or a part of one tile.
 
-    If the mask blocks all cells of a block, its weights are not computed. Progress is reported to `core.progress`: each
-    head counts from 0 to 1.
+    If the mask blocks all cells of a block, its weights are not computed. `core.progress` counts from 0 to 1 per head.
 
     Args:
         heads: a head, several heads (with smaller blocks), or a name of `AGGREGATIONS`.

@@ -7,6 +7,7 @@ nostalgebraist 2020, "interpreting GPT: the logit lens".
 
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -113,16 +114,12 @@ class Contributions:
     @property
     def summary(self) -> pd.DataFrame:
         """Table "part" and "contribution" with sums: one row for the heads of each layer, and one for all biases."""
-        layers = self.table["layer"].astype(str)
-        names = self.table["part"].case_when(
-            [
-                (self.table["part"] == "head", "heads of layer " + layers),
-                (self.table["part"] == "feed-forward", "feed-forward layer " + layers),
-                (self.table["part"] == "layer without attention", "layer " + layers + ", no attention"),
-                (self.table["part"].str.startswith("bias"), "biases"),
-            ]
-        )
-        sums = self.table["contribution"].groupby(names, sort=False).sum()
+        names = []
+        for part, layer in self.table[["part", "layer"]].itertuples(index=False):
+            names_in_layer = {"head": f"heads of layer {layer}", "feed-forward": f"feed-forward layer {layer}"}
+            names_in_layer["layer without attention"] = f"layer {layer}, no attention"
+            names.append("biases" if part.startswith("bias") else names_in_layer.get(part, part))
+        sums = self.table["contribution"].groupby(np.array(names, object), sort=False).sum()
         last = [name for name in ("biases", "softcap") if name in sums]
         order = [name for name in sums.index if name not in last] + last
         return sums[order].rename_axis("part").reset_index()
@@ -138,8 +135,7 @@ def contributions(
 ) -> Contributions:
     """Split the logit of a word after a position into a sum of contributions, one for each head and other part.
 
-    The "bias of values" of a head, (b_V + b_norm W_V) W_O, does not depend on which tokens are attended to, so it has a
-    row of its own.
+    The "bias of values" of a head, (b_V + b_norm W_V) W_O, is the same for all attended tokens, so it has its own row.
 
     Args:
         record: result of a run with `stream=True`, see `attnviz.analyze`.

@@ -1,7 +1,6 @@
 """Metrics and roles of each head, heads that attend from one word to another, and heads that differ most from a head.
 
-Rows of padding, rows without an open key and rows with NaN are left out; if no row is left, the value of a metric is
-missing (`pandas.NA`), not NaN.
+Rows of padding, without an open key or with NaN are left out; a metric without rows is missing (`pandas.NA`), not NaN.
 """
 
 import re

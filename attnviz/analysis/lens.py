@@ -57,8 +57,7 @@ def stages(record: Record) -> tuple[str, ...]:
 def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = None) -> WordGrid:
     """Find the most probable word after each position if the model ended after each layer: the logit lens.
 
-    The rows are `stages`: each partial sum of the stream goes through the last norm and the unembedding. The last row
-    is the prediction of the model.
+    The rows are `stages`: each partial sum of the stream goes through the last norm and the unembedding.
 
     Args:
         record: result of a run with `stream=True`, see `attnviz.analyze`.
@@ -108,9 +107,8 @@ def pushed(
 ) -> WordGrid:
     """Find the words whose logits a head raises most and lowers most at each position, and by how much.
 
-    The head's output goes through W_O, the last norm with the divisor of this run, and the unembedding W_U. A number is
-    the head's contribution to a word's logit, as in `contributions`, including the head's value bias. Special tokens,
-    such as <eos>, are left out.
+    The head's output goes through W_O, the last norm with the divisor of this run, and the unembedding. A number is a
+    contribution to a word's logit, including the head's value bias. Special tokens, such as <eos>, are left out.
 
     Args:
         position, positions: one position, or a range; all positions if both are None.
@@ -120,8 +118,7 @@ def pushed(
         Rows "up 1", "up 2", ..., "down 2", "down 1": from the most raised to the most lowered word.
 
     Raises:
-        InputError: if the parts of the residual stream are not known, the head does not write to it, or position or
-            count is wrong.
+        InputError: if the parts of the stream are not known, the head writes to no stream, or an argument is wrong.
     """
     if position is not None:
         position = position_of(record, position, sentence=sentence)
@@ -159,8 +156,7 @@ def pushed(
 def _probabilities(record: Record, stage: int, positions: range, sentence: int) -> Iterator[Tensor]:
     """Yield the probability of each word at each position, float64, in blocks of positions, (positions, words).
 
-    `stage` is an index in `stages`. For its partial sum x of the stream they are softmax(unembedding(norm(x))); for the
-    last stage they are the model's probabilities.
+    For the partial sum x at index `stage` of `stages`: softmax(unembedding(norm(x))). The last stage is the model's.
     """
     stream, window = stream_of(record), slice(positions.start, positions.stop)
     model_logits = predicting(record).logits[sentence, window]

@@ -39,9 +39,8 @@ def minus_neutral(
 ) -> Tensor:
     """Subtract, patch by patch, the weights for a neutral question from the weights of a row, float64, (patches,).
 
-    The differences are d_j = w_ij - v_j: w are the weights of `record`, and v those of the last row of `neutral`, a run
-    with the same picture and a question such as "Describe the picture.". They sum to 0 only if both rows give the
-    pictures the same total weight.
+    The differences are d_j = w_ij - v_j: w are weights of `record`, and v weights of the last row of `neutral`, a run
+    with the same picture and a question such as "Describe the picture."; they need not sum to 0.
 
     Raises:
         InputError: if the pictures of the records differ, or one record has no such row.

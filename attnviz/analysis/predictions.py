@@ -111,8 +111,7 @@ def next_words(
 ) -> tuple[NextWord, ...]:
     """List the most probable words after a position, the most probable first; empty if the probabilities are NaN.
 
-    Given a run `before` a change, list the most probable words of both runs. The run is ignored if its tokens up to the
-    position differ (see `same_input`).
+    Given a run `before` a change, list the most probable words of both runs, unless it read other tokens up to there.
 
     Raises:
         InputError: if the model predicts no words, the position does not exist, or the vocabularies of the runs differ.
