@@ -62,7 +62,7 @@ def mask_table(view: SeenMask) -> pd.DataFrame:
         if many and count > MOST_CELLS:
             break
     i, j, rules = (np.concatenate(arrays) for arrays in zip(*cells, strict=True))
-    note = f"Of {len(view.keys):,} keys, the first of each run that is open or blocked by the same rule."
+    note = f"Of {len(view.keys):,} keys, only those with another rule (or none) than the key before."
     if i[-1] + 1 < len(view.queries):
         last = view.queries.starts[i[-1]]
         note = f"{note} Only queries 0 to {last:,} of {len(view.queries):,}: the table would be too long."
@@ -158,7 +158,7 @@ def next_word_table(
 def _ranked_table(
     columns: dict[str, np.ndarray], ranked: Sequence[analysis.NextWord], name: str, with_before: bool
 ) -> pd.DataFrame:
-    """Make a table of ranked words: `columns`, then the column `name`, and `name`_before for the run before a change."""
+    """Make a table of ranked words: `columns`, then the column `name`, and `name`_before for a run before a change."""
     columns = columns | {name: np.array([word.probability for word in ranked], np.float64)}
     if with_before:
         columns[f"{name}_before"] = np.array([word.before for word in ranked], np.float64)
