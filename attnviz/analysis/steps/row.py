@@ -22,7 +22,7 @@ FIRST = slice(0, MOST_TOKENS)
 
 
 def window_positions(window: slice, size: int, what: str) -> range:
-    """Convert a slice of `what` ("queries" or "keys") to positions; raise InputError for a step or over 64 positions."""
+    """Convert a slice of `what` ("queries" or "keys") to positions; raise InputError for a step or over 64 of them."""
     positions = range(*window.indices(size))
     if positions.step != 1:
         raise InputError(f"A window of {what} must be consecutive, first to last; its step is {positions.step}.")
