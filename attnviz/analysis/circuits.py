@@ -89,12 +89,11 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
       the learned position vectors alone, with the model's scale and without its windows; a decoder has a causal mask.
     - induction: Σλ / Σ|λ| of W_E W_Q W_Kᵀ (W_V W_O of an earlier head)ᵀ W_Eᵀ, for the earlier head with the largest
       K-composition. At 1 a query matches keys that attended to the query's token in the earlier head.
-    - composition: ‖W_V W_O M‖ / (‖W_V W_O‖ ‖M‖), Frobenius norms, with M = W_Q W_Kᵀ, W_K W_Qᵀ or W_V W_O of the later
-      head for q, k and v.
+    - composition, for q, k and v: ‖W_V W_O M‖ / (‖W_V W_O‖ ‖M‖), Frobenius norms; M = W_Q W_Kᵀ, W_K W_Qᵀ, W_V W_O.
 
-    Biases are used for previous_token alone. Rotary queries and keys are used at distance 0. A number is missing if its
-    weights are unknown or if no later part reads the output of the head. The score previous_token is also missing if
-    the model has no learned position vectors: there is no published measure for rotary weights.
+    M is a matrix of the later head. Biases are used for previous_token alone, rotary queries and keys at distance 0. A
+    number is missing if its weights are unknown or no later part reads the output of the head, and previous_token also
+    if the model has no learned position vectors: there is no published measure for rotary weights.
 
     Args:
         fold_norms: whether to multiply the weights by the gain and centering of norms: W_Q, W_K and W_V by the norm

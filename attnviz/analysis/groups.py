@@ -25,8 +25,7 @@ class View:
     """Options for what a row or column of a map stands for; by default for one token.
 
     Attributes:
-        words: whether to merge the tokens of a word: weights are summed over keys and averaged over queries, so that
-            row sums are kept.
+        words: whether to merge the tokens of a word; weights are summed over keys and averaged over queries.
         special: whether to "show" or "hide" special tokens.
         sentences: whether to merge the tokens of a sentence in the same way; see `begins_sentence`.
         parts: number of parts of equal length into which the text is cut, each one row or column; 0 to cut nothing.
@@ -230,8 +229,7 @@ def first_reasons(
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """Return the names of a mask's rules, and a code for the first cell of each pair of groups, (queries, keys).
 
-    The code is 0 for an open cell, i for a cell blocked by names[i - 1]; for a mask that is a tensor, 1 for all cells.
-    `lengths`: numbers of queries and keys.
+    The code is 0 for an open cell, i for a cell blocked by names[i - 1]; for a tensor, 1 everywhere. `lengths`: (Q, K).
     """
     if isinstance(mask, torch.Tensor):
         return ("the model's mask",), np.ones((len(queries), len(keys)), np.int64)

@@ -300,8 +300,7 @@ WEIGHT, BLOCKED, NAN, EMPTY = range(4)
 class Cells:
     """A window of the map of one head, or of all heads combined, for a figure or a file; arrays are (rows, columns).
 
-    If `tile` is above 1, each entry stands for a tile of cells: it has the largest weight of the tile and is blocked if
-    all cells of the tile are blocked.
+    If `tile` is above 1, each entry is a tile: it has the largest weight of its cells and is blocked if all cells are.
 
     Attributes:
         queries, keys: position of each row, (rows,), and column, (columns,); of a tile its first position.

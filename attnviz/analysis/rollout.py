@@ -111,13 +111,8 @@ def rows(
 ) -> tuple[MixingMatrices, Tensor]:
     """Compute the rows of `rollout` at some positions, for a text of any length, block by block.
 
-    Each row is multiplied from the right by Ã = ½ A + ½ I of the last layer, then of the layer before, and so on.
-
-    Args:
-        layers: number of layers, counted from the first; None for all.
-
-    Returns:
-        The stack without its matrices, and the rows, (positions, n), float64.
+    Each row is multiplied from the right by Ã of the last layer, then of the layer before, and so on. `layers`: number
+    of layers, from the first on; None for all. Returns the stack without its matrices, and the rows, (positions, n).
     """
     steps = _stack(record, kind)[:layers]
     n = token_counts(record, steps[0], sentence)[0]

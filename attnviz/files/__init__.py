@@ -3,8 +3,7 @@
     attnviz.save(record, "case.attn")
     record = attnviz.read("case.attn")
 
-A record that was read gives the same pictures, numbers and texts as the saved record. `format.md` in this folder
-describes the format.
+A record that was read gives the same pictures, numbers and texts as the saved record. `format.md` describes the format.
 """
 
 import json
@@ -53,8 +52,7 @@ def save(
 
     Args:
         path: path of the file; an existing file is replaced.
-        precision: "float32" keeps every number; "float16" rounds queries, keys and values and halves the file. Pictures
-            of a rounded record say so.
+        precision: "float32" keeps every number; "float16" rounds queries, keys and values and halves the file.
         settings: description of the source for `verify`: `attnviz.cases.settings_of(source, record.request)`.
 
     Raises:
@@ -71,7 +69,7 @@ def save(
 def saved(record: Record, *, precision: str = "float32", settings: dict[str, Any] | None = None) -> bytes:
     """Return a record as the bytes of a file; `save` writes them."""
     if precision not in PRECISIONS:
-        raise InputError(f"There is no precision {quoted(precision)}. There are: {', '.join(PRECISIONS)}.")
+        raise InputError(f"There is no precision {quoted(precision)}. Available: {', '.join(PRECISIONS)}.")
     record = rounded(record) if precision == "float16" else record
     prediction = record.prediction
     if prediction and len(prediction.vocabulary) > SMALL and not prediction.others:

@@ -1,7 +1,6 @@
 """Convert a record to JSON and tensors, and back. JSON objects have the fields of the dataclasses, except in `pack`.
 
-Files may come from anyone: `unpack` refuses a value whose type differs from its field, and `check_fits` refuses parts
-that do not belong to one record.
+Files may come from anyone: `unpack` checks the type of every value, and `check_fits` whether they make one record.
 """
 
 from collections.abc import Mapping, Sequence
@@ -123,7 +122,10 @@ _hints = cache(get_type_hints)
 
 
 def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
-    """Convert a JSON `value` to the type `kind`, such as `tuple[Step, ...]`; `name` is the field that it is for.
+    """Convert a JSON value to the type `kind`, such as `tuple[Step, ...]`.
+
+    Args:
+        name: name of the field.
 
     Raises:
         InputError: if the value has another type; damaged JSON may also raise errors such as TypeError and KeyError.

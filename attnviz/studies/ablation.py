@@ -106,8 +106,7 @@ def sweep(
 
     With a head off, the decoder of an encoder-decoder reads the text that was generated with all heads on, so that
     words can be compared position by position; a second run tells whether it would generate another text. Given
-    `targets`, the decoder reads these, and there is no second run. If the edits patch in activations from other texts,
-    these activations are computed with all heads on.
+    `targets`, the decoder reads these, and there is no second run. Activations of other texts have all heads on.
     """
     before, heads, edits_of = _run_before(source, sentences, edits, targets)
     effects, is_given = [], bool(targets or edits.taken)
@@ -293,14 +292,11 @@ def carried(
         patches = (replace(donors[head], rows=slice(copy, copy + 1)) for copy, head in enumerate(group))
         return Resolved(**vars(edits), donors=tuple(patches))
 
-    rows = []
+    differences = []
     for group, (record, _) in runs_of_copies(source, before, heads, edits_of, is_given=bool(targets), report=report):
-        for copy, (site, head) in enumerate(group):
-            logits = record.prediction.logits[copy, position].double()
-            difference = float(logits[ids[0]] - logits[ids[1]])
-            share = (difference - start) / (end - start)
-            rows.append((str(site), site.kind, site.layer, head, difference, share))
-    table = pd.DataFrame(rows, columns=["site", "kind", "layer", "head", "difference", "carried"])
+        differences += logit_of(record, [*range(len(group))], position, *ids).tolist()
+    table = _table(heads).assign(difference=pd.array(differences, dtype=float))
+    table["carried"] = (table["difference"] - start) / (end - start)
     texts = sentences[0].text, other
     return Carried(texts, part, position, names, same_prediction, start, end, table)
 

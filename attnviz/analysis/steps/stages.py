@@ -329,11 +329,10 @@ def _outputs(call: _CallView) -> Iterator[Stage]:
     yield call.stage("values", changed, call.table("output", f"O of head {call.head}", ("query", "d_v"), output))
     off = [str(head) for head in range(step.num_heads) if step.is_off(head, sentence=call.sentence)]
     zeros = f" Heads that are off give zeros: {', '.join(off)}." if off else ""
-    outputs = f"{counted(step.num_heads, 'output')} of {counted(sizes['d_v'], 'number')}"
-    changed = f"{outputs} were concatenated: {sizes['H·d_v']} for each query.{zeros}"
-    joined = torch.cat(
-        [step.output(head, call.window[0], sentence=call.sentence) for head in range(step.num_heads)], -1
-    )
+    count = f"{counted(step.num_heads, 'output')} of {counted(sizes['d_v'], 'number')}"
+    changed = f"{count} were concatenated: {sizes['H·d_v']} for each query.{zeros}"
+    outputs = [step.output(head, call.window[0], sentence=call.sentence) for head in range(step.num_heads)]
+    joined = torch.cat(outputs, -1)
     yield call.stage("concat", changed, call.table("concat", "Concat(O)", ("query", "H·d_v"), joined))
     if call.origin is None:
         return
