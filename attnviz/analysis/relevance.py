@@ -65,10 +65,7 @@ class Relevance(WordLogit):
     unseen: str | None = None
 
     def head(self, site: Site, head: int | str, *, signed: bool = False) -> Tensor:
-        """Return gradient times weight of one head, or the mean over heads (Ā) for "mean", (Q, K).
-
-        Negative products are set to 0, before the mean over heads, unless `signed`.
-        """
+        """Return gradient times weight of a head, or the "mean" (Ā), (Q, K); unless `signed`, negative products are 0."""
         if site not in self.products:
             raise InputError(f"There is no {site}. Available: {', '.join(map(str, self.products))}.")
         heads = self.products[site] if signed else self.products[site].clamp(min=0)

@@ -199,10 +199,7 @@ def _weights(view: AttentionView, head: int | str, *, many: bool, num_heads: int
 
 
 def _view_columns(view: AttentionView | SeenMask, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
-    """Make the columns query, query_token, predicts (if the model predicts words), key, key_token of a view.
-
-    There is an entry for each cell, in row i and column j of the view.
-    """
+    """Make the columns query, query_token, predicts (if known), key, key_token of cells in rows i and columns j."""
     columns = {"query": view.queries.starts[i], "query_token": _pick(view.queries.labels, i)}
     if isinstance(view, AttentionView) and view.predicted is not None:
         columns["predicts"] = _pick(view.predicted, i)

@@ -95,10 +95,7 @@ class _Window:
 
 @dataclass(frozen=True, eq=False)
 class AttentionView(_Window):
-    """An attention call of a record in a view, limited to a window; see `see`.
-
-    A group is in the window if its first position is in the window.
-    """
+    """An attention call of a record in a view, limited to the groups that begin in a window; see `see`."""
 
     record: Record
     site: Site
@@ -363,14 +360,11 @@ def see_mask(
 
 
 def _window_groups(
-    whole: Sequence[Groups], view: View, tokens: Sequence[Sequence[Token]], what: object, rows: slice, columns: slice
+    whole: Sequence[Groups], view: View, tokens: Sequence[Sequence[Token]], name: object, rows: slice, columns: slice
 ) -> list[Groups]:
-    """Limit the groups of the whole map, queries and keys, to a window; raise InputError if a view hides all of them.
-
-    `what` is the name of the attention call or mask in the message.
-    """
+    """Limit the queries and keys of the map `name` to a window; raise InputError if the view hides all of them."""
     if view != View() and not all(map(len, whole)):
-        raise InputError(f"Nothing is left to see of {what}: it has only special tokens there, which are hidden.")
+        raise InputError(f"Nothing is left to see of {name}: it has only special tokens there, which are hidden.")
     sides = []
     for side, window, all_tokens in zip(whole, (rows, columns), tokens, strict=True):
         positions = np.arange(len(all_tokens))[window]

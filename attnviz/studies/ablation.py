@@ -334,9 +334,8 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
 def _log_probabilities(record: Record, row: int) -> Tensor | None:
     """Compute the log-probabilities of all predictions of a text, (predictions, words).
 
-    There is a prediction after each token, or in each blank. A classifier has one prediction, whose words are its
-    classes; if several labels can be true at once, each label is a prediction with the words true and false. Returns
-    None for a model that predicts numbers or nothing.
+    There is a prediction after each token, or in each blank. The only prediction of a classifier has its classes as
+    words; for independent labels, each label is a prediction of true or false. None for numbers or no predictions.
     """
     if record.prediction is None:
         if record.labels is None or record.label_kind == "number":

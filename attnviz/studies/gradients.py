@@ -40,8 +40,7 @@ def relevance(
             position, or the first blank if the model fills in blanks.
 
     Raises:
-        InputError: if the model predicts no words, word or position do not exist, or there are more than `MOST_WEIGHTS`
-            weights.
+        InputError: if the model predicts no words, word or position do not exist, or there are too many weights.
     """
     chosen = _choose_word(record, token, position, sentence)
     tap = GradientTap(record.edits)

@@ -117,7 +117,8 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
     else:
         shifted, weights = masked - maximum, attention.normalize(masked)
         exps, state = shifted.exp(), "nan" if bool(weights.isnan().any()) else "weights"
-    scores = {stage: until(exact, stage).scores(head, rows, window, sentence=sentence)[0] for stage in ORDER}
+    names = ("sums", "scaled", "capped", "biased", "scores")  # one after each stage of `ORDER`
+    scores = [until(exact, stage).scores(head, rows, window, sentence=sentence)[0] for stage in ORDER]
     reasons, blocked = step.reasons(head, rows, window, sentence=sentence)
     recorded = step.weights(head, rows, sentence=sentence)[0]
     difference = float((weights - recorded.double()).abs().max()) if len(weights) else 0.0
@@ -129,11 +130,7 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
         query_vector=q,
         key_vectors=k,
         products=q * k,
-        sums=scores["products"],
-        scaled=scores["scale"],
-        capped=scores["softcap"],
-        biased=scores["bias"],
-        scores=scores["temperature"],
+        **dict(zip(names, scores, strict=True)),
         rules=tuple(reasons[code - 1] if code else "" for code in blocked[0].tolist()),
         masked=masked[window],
         maximum=maximum,
