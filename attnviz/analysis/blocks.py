@@ -307,8 +307,7 @@ class ByDistance:
         mean = np.divide(sums, pairs, out=np.full(len(sums), np.nan), where=pairs > 0)
         with np.errstate(invalid="ignore"):
             share = sums / self.sums.sum()
-        columns = {"nearest": nearest, "furthest": furthest, "share": share, "pairs": pairs, "mean": mean}
-        return pd.DataFrame(columns)
+        return pd.DataFrame({"nearest": nearest, "furthest": furthest, "share": share, "pairs": pairs, "mean": mean})
 
 
 def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance:

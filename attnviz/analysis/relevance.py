@@ -65,7 +65,7 @@ class Relevance(WordLogit):
     unseen: str | None = None
 
     def head(self, site: Site, head: int | str, *, signed: bool = False) -> Tensor:
-        """Return gradient times weight of a head, or the "mean" (Ā), (Q, K); unless `signed`, negative products are 0."""
+        """Return gradient times weight of a head, or the "mean" (Ā), (Q, K); negatives are 0 unless `signed`."""
         if site not in self.products:
             raise InputError(f"There is no {site}. Available: {', '.join(map(str, self.products))}.")
         heads = self.products[site] if signed else self.products[site].clamp(min=0)

@@ -30,7 +30,6 @@ HIDDEN = "special tokens are hidden: rows sum to less than 1"
 READ_ONLY = "weights as the model gives them; its scores are not known"
 MERGED_MASK = "pieces are merged into words: a word may attend where any of its pieces may"
 HIDDEN_MASK = "special tokens are hidden"
-
 MOST_MERGED, MOST_MAPS = 2**20, 16
 """Maximum number of cells of a cached map of groups (9 MB), and of cached maps per step."""
 _merged: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()

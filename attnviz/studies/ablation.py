@@ -26,7 +26,6 @@ from attnviz.sources.base import Source
 TOKENS = 2048
 """Maximum number of tokens in one forward pass, including copies."""
 Head = tuple[Site, int]
-
 OnProgress = Callable[[int, int], bool | None]
 """Callback with the number of finished steps (or heads) and of all; if it returns False, the study ends."""
 EFFECTS = {

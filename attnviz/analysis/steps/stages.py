@@ -27,7 +27,6 @@ NOT_USED = {
 }
 """Sentences for stages that a call does not have."""
 NOT_TAKEN_APART = "The numbers of this model are known only from the queries, keys and values on."
-
 _VECTORS, _CELLS = "B Q d_model", "B H Q K"
 DECAYING_STATE = r"m_{ij} = \beta_j\, q_i \cdot k_j \prod_{l=j+1}^{i} \alpha_l"
 DELTA_RULE = (
