@@ -2,7 +2,7 @@
 
 Rows are vectors: a head adds A x W_V W_O to the stream x, and its scores are x W_Q W_Kᵀ xᵀ · scale. W_E has a row for
 each token, W_U a column. Matrices of vocabulary x vocabulary are never formed: AB and BA have the same non-zero
-eigenvalues, so those of W_E W_V W_O W_U are those of the (d_v, d_v) matrix W_O (W_U W_E) W_V.
+eigenvalues, so W_E W_V W_O W_U has the eigenvalues of the (d_v, d_v) matrix W_O (W_U W_E) W_V.
 """
 
 from dataclasses import dataclass

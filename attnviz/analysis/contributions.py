@@ -88,22 +88,22 @@ class Contributions:
 
     def in_words(self, falls: pd.DataFrame | None = None) -> str:
         """Describe the head with the largest contribution and, given `logit_falls`, how far other parts replace it."""
-        what, logit = "logit" if self.minus is None else "difference", in_cell(self.logit)
+        quantity, logit = "logit" if self.minus is None else "difference", in_cell(self.logit)
         if self.strongest_head is None:
-            return f"No head adds to {self.quoted_words} directly; its {what} is {logit}."
+            return f"No head adds to {self.quoted_words} directly; its {quantity} is {logit}."
         (site, head), adds = self.strongest_head, in_cell(self.heads["contribution"][0])
-        sentence = f"{site.head(head).capitalize()} adds most to {self.quoted_words}: {adds} of the {what} {logit}."
+        sentence = f"{site.head(head).capitalize()} adds most to {self.quoted_words}: {adds} of the {quantity} {logit}."
         if falls is None:
             return sentence
         name = (site.kind, site.layer, head)
         by_head = self.table.dropna(subset=HEAD).groupby(HEAD)["contribution"].sum()
         added = float(by_head[name])  # including the head's value bias
         fall = float(falls.set_index(HEAD)["fall"][name])
-        share, falls_by = fall / added, f"With this head off, the {what} falls by {in_cell(fall)}"
+        share, falls_by = fall / added, f"With this head off, the {quantity} falls by {in_cell(fall)}"
         step = falls.attrs.get("step")
         steps = f" Logits of this model come in steps of {step:.2g}: it computes in half precision." if step else ""
         if fall <= 0:
-            rises = f"With this head off, the {what} does not fall (it rises by {in_cell(-fall)})"
+            rises = f"With this head off, the {quantity} does not fall (it rises by {in_cell(-fall)})"
             return f"{sentence} {rises}: other parts make up for all of it.{steps}"
         if share > 1.1:
             return f"{sentence} {falls_by}, more than the head adds: later parts also use its output.{steps}"

@@ -128,8 +128,8 @@ def pushed(
     stream, prediction = parts_of(record), predicting(record)
     (positions, tokens), readout = _columns(record, positions, sentence), stream.weights.readout
     if site not in stream.weights.sites:
-        what = f"In '{record.source}', {site} does not write into the stream of the prediction"
-        raise InputError(f"{what}; these do: {', '.join(map(str, stream.weights.sites))}.")
+        problem = f"In '{record.source}', {site} does not write into the stream of the prediction"
+        raise InputError(f"{problem}; these do: {', '.join(map(str, stream.weights.sites))}.")
     if not 0 <= head < stream.weights.num_heads[site]:
         raise InputError(f"There is no head {head}; there are {stream.weights.num_heads[site]}, counted from 0.")
     limit = (len(prediction.vocabulary) - len(prediction.special)) // 2

@@ -1,4 +1,4 @@
-"""Weights of a query over the patches of pictures, minus those of a neutral question, or without attention sinks.
+"""Weights of a query on the patches of pictures, minus the weights of a neutral question, or without attention sinks.
 
 A row is a query, counted from 0 or, if negative, from the end of its text: -1 is the last token, which predicts the
 first token of an answer. Patches are the keys with a box in a picture; arrays have them in the order of the keys.

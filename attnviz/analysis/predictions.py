@@ -96,7 +96,7 @@ def predicted_words(record: Record, *, sentence: int = 0) -> tuple[PredictedWord
 
 @dataclass(frozen=True)
 class NextWord:
-    """A possible next word, or a label, with its probability, and its probability before a change or None.
+    """A possible next word, or a label: its probability, and its probability before a change (None if not compared).
 
     For a regression (see `Record.label_kind`), `word` is the name of a number, and `probability` its value.
     """

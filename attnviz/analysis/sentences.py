@@ -132,9 +132,9 @@ def head(view: AttentionView, head: int | str) -> str:
     """Describe the map of a head: its size, its strongest weights, merged or hidden tokens, and edits."""
     step = view.step
     comma = "," if step.heads_off else ""
-    what = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{comma}"
+    name = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{comma}"
     size = f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
-    text = f"{what} of {view.site}, {size}."
+    text = f"{name} of {view.site}, {size}."
     weights, keys = view.strongest(head)
     sizes, verb = (np.abs(weights), "takes most from") if step.linear else (weights, "looks most at")
     clauses = []
@@ -211,7 +211,7 @@ def change(moved: np.ndarray, labels: Sequence[str]) -> str:
 
 
 def next_word(record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5) -> str:
-    """Describe the most probable words after a position or in a blank, or labels of a token, with probabilities."""
+    """Describe the most probable words after a position or in a blank, or the labels of a token, with probabilities."""
     after = f"{_preposition(record)} {quoted_token(analysis.token_at(record, position, sentence=sentence), position)}"
     ranked = analysis.next_words(record, position, before=before, sentence=sentence, count=count)
     if not ranked:
@@ -222,8 +222,9 @@ def next_word(record: Record, position: int, *, before: Record | None = None, se
         old = "" if word.before is None else f" (before the change {percent(word.before)})"
         listed.append(f"{quoted(word.word)} {percent(word.probability)}{old}")
     is_other_text = before is not None and not analysis.same_input(before, record, position, sentence=sentence)
-    what = "Most probable label" if analysis.labels_tokens(record) else "Most probable"
-    return f"{what} {after}: {', '.join(listed)}.{f' {OTHER_WORDS}.' if is_other_text else ''}"
+    title = "Most probable label" if analysis.labels_tokens(record) else "Most probable"
+    note = f" {OTHER_WORDS}." if is_other_text else ""
+    return f"{title} {after}: {', '.join(listed)}.{note}"
 
 
 def _preposition(record: Record) -> str:
@@ -248,10 +249,10 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     token = quoted_token(prediction.token, prediction.position)
     least = f"{quoted(prediction.word)} {percent(prediction.probability)}, {where} {token}"
     nouns = {"after": ("token", "next word"), "in place of": ("blank", "word"), "of": ("token", "label")}
-    what, word = nouns[where]
+    place, word = nouns[where]
     length = analysis.cut(record, sentence=sentence)
     ended = f" The text was cut after {length} tokens." if length else ""
-    tokens = f"1 {what}" if len(now) == 1 else f"each of {len(now)} {what}s"
+    tokens = f"1 {place}" if len(now) == 1 else f"each of {len(now)} {place}s"
     text = f"{where.capitalize()} {tokens}, the most probable {word}. The least certain: {least}.{ended}"
     if before is None:
         return text

@@ -92,11 +92,11 @@ def comparison_table(both: AlignedPair) -> pd.DataFrame:
     i, j, a, b, difference = (np.concatenate(arrays) for arrays in zip(*cells, strict=True))
     columns: dict[str, np.ndarray] = {}
     for side_index, (side, name) in enumerate(((both.a, "a"), (both.b, "b"))):
-        for axis, (what, pairs, indices) in enumerate((("query", both.rows, i), ("key", both.columns, j))):
+        for axis, (axis_name, pairs, indices) in enumerate((("query", both.rows, i), ("key", both.columns, j))):
             positions = [pair[side_index] for pair in pairs]
             texts = [None if position is None else side.tokens[axis][position].text for position in positions]
-            columns[f"{what}_{name}"] = np.array(positions, dtype=object)[indices]
-            columns[f"{what}_token_{name}"] = _pick(texts, indices)
+            columns[f"{axis_name}_{name}"] = np.array(positions, dtype=object)[indices]
+            columns[f"{axis_name}_token_{name}"] = _pick(texts, indices)
     numbers = {"a": a, "b": b, "difference": difference, "variation": both.variation[i]}
     note = f"Of {len(both.columns):,} keys, the {count} of each query that differ most." if count else ""
     return _table(columns | numbers, note)

@@ -105,7 +105,7 @@ def sweep(
 
     With a head off, the decoder of an encoder-decoder reads the text that was generated with all heads on, so that
     words can be compared position by position; a second run tells whether it would generate another text. Given
-    `targets`, the decoder reads these, and there is no second run. Activations of other texts have all heads on.
+    `targets`, the decoder reads these, without a second run. Patched activations are computed with all heads on.
     """
     before, heads, edits_of = _run_before(source, sentences, edits, targets)
     effects, is_given = [], bool(targets or edits.taken)
@@ -283,8 +283,8 @@ def carried(
     names = tuple(prediction.vocabulary[id] for id in ids)
     rounding = 1e-4 * max(1.0, float(a[[*ids]].abs().max()))
     if not abs(end - start) > rounding:
-        what = f"{quoted(names[0])} minus {quoted(names[1])} is {decimals(start, 3)} in both texts"
-        raise InputError(f"{what} at position {position}, so a head can carry no share of it; choose other words.")
+        unchanged = f"{quoted(names[0])} minus {quoted(names[1])} is {decimals(start, 3)} in both texts"
+        raise InputError(f"{unchanged} at position {position}, so a head can carry no share of it; choose other words.")
 
     def edits_of(group: tuple[Head, ...]) -> Edits:
         """Make the edits that patch each head in its copy of A."""
