@@ -116,8 +116,7 @@ def head_metrics(
             sums += sums_of(record, block, metrics)[:, 0]
             report(done + block.rows.stop * num_heads * step.shape[3], total)
         done += weights_of_all([step])
-        layer, heads = step.site.layer, range(num_heads)
-        columns = {"site": str(step.site), "kind": step.site.kind, "layer": layer, "head": heads}
+        columns = {"site": str(step.site), "kind": step.site.kind, "layer": step.site.layer, "head": range(num_heads)}
         columns |= {metric.name: [None] * num_heads for metric in METRICS}
         for metric, sums_of_heads in zip(metrics, sums.permute(2, 1, 0).tolist(), strict=True):
             columns[metric.name] = [numerator / count if count else None for numerator, count in sums_of_heads]
