@@ -160,8 +160,8 @@ class _Tiles:
         c, tile_width = block.columns.num_tiles, block.columns.tile_size
         tiles, width = (..., block.rows.tiles, block.columns.tiles), c * tile_width
         if isinstance(block.open, Tensor):
-            open_by_column = block.open.view(-1, r, tile_height, width).sum(2)
-            self.open[tiles] += open_by_column.view(-1, r, c, tile_width).sum(3).squeeze(0)
+            open_in_columns = block.open.view(-1, r, tile_height, width).sum(2)
+            self.open[tiles] += open_in_columns.view(-1, r, c, tile_width).sum(3).squeeze(0)
         else:
             self.open[tiles] += block.open * tile_height * tile_width
         if block.cells is None:
@@ -180,8 +180,8 @@ class _Tiles:
         if largest.isnan().any():
             row = in_column.argmax(1)
         else:  # first row with the largest weight; much faster than argmax
-            numbers = torch.arange(tile_height, dtype=torch.int32)[:, None]
-            row = torch.where(in_column == largest[:, None], numbers, tile_height).amin(1).long()
+            rows_in_tile = torch.arange(tile_height, dtype=torch.int32)[:, None]
+            row = torch.where(in_column == largest[:, None], rows_in_tile, tile_height).amin(1).long()
         is_kept = (largest <= before.abs()) | before.isnan()
         if self.is_signed:  # the weight itself, with its sign
             largest = weights.gather(2, index).gather(1, row[:, None])[:, 0]
