@@ -132,8 +132,7 @@ def _word_logit(record: Record, logits: Tensor, position: int, id: int, sentence
         problem = f"gives other logits with vectors in place of tokens (a difference of {difference:.3g})"
         raise AttnvizError(f"'{record.source}' {problem}, so its gradients would belong to another run.")
     fields = {"position": position, "id": id, "sentence": sentence, "logit": float(second[id].detach())}
-    fields |= {"token": record.prediction.vocabulary[id], "texts": texts_of(record, sentence)}
-    return fields, second[id]
+    return fields | {"token": record.prediction.vocabulary[id], "texts": texts_of(record, sentence)}, second[id]
 
 
 def _scale_sentence(vectors: tuple[Tensor, ...], share: float, sentence: int) -> tuple[Tensor, ...]:
