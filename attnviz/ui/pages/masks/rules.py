@@ -3,16 +3,15 @@
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
 
 import streamlit as st
-import torch
-from torch import Tensor
 
 from attnviz.core.amounts import counted
+from attnviz.core.conventions import ModelMask, mask_of
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.masks import Full, Mask, Opened, Painted, Parameter, composable, initial_mask
@@ -234,36 +233,11 @@ def _with_painted(stack: Stack, kind: type[Painted] | type[Opened], change: Call
     return stack.replaced(index, Entry(kind(cells), kind.join)) if cells else stack.removed(index)
 
 
-@dataclass(frozen=True, eq=False)
-class ModelMask(Mask):
-    """A built-in mask that is not a rule, as open cells, (Q, K); all positions outside of these cells are open."""
-
-    cells: Tensor
-    title: str
-
-    def allows(self, query, key, sentence):
-        last_query, last_key = (size - 1 for size in self.cells.shape)
-        inside = (query >= 0) & (query <= last_query) & (key <= last_key)
-        return ~inside | self.cells[query.clamp(0, last_query), key.clamp(0, last_key)]
-
-    @property
-    def text(self) -> str:
-        return Painted(tuple(map(tuple, torch.nonzero(~self.cells).tolist()))).text
-
-    def __str__(self) -> str:
-        return self.title
-
-
 @cache.cached
 def _mask_of_call(record: Record, site: Site, head: int, sentence: int) -> Mask | None:
     """Return the mask of an attention call, as a rule if possible, else as cells; None if it blocks nothing."""
-    step = record.step(site)
-    if step.mask is None and step.weights_only:
-        cells = step.weights(head, sentence=sentence) > 0
-        return None if bool(cells.all()) else ModelMask(cells, "a weight of exactly 0")
-    if isinstance(step.mask, Tensor):
-        return ModelMask(step.may_attend(head, sentence=sentence), "the model's mask")
-    return step.mask
+    mask = mask_of(record.step(site), head, sentence=sentence)
+    return None if isinstance(mask, Full) else mask
 
 
 def number(context: Context) -> int:
