@@ -63,7 +63,7 @@ def without_path(name: str) -> str:
 
 
 def source(file: str | Path, content: bytes | None = None) -> Saved:
-    """Open a file of any origin as a source: a saved run, or an array file.
+    """Open a file as a source: a saved run, or an array file from any tool.
 
     Args:
         content: bytes of the file; by default they are read from `file`.
@@ -84,11 +84,11 @@ def source(file: str | Path, content: bytes | None = None) -> Saved:
 
 
 def state_of(source: Saved) -> dict[str, list[str]]:
-    """Return the state of the app at the time of saving, as parameters of a link; empty if the file has none."""
-    link = source.case.get("state")
-    parts = link.values() if isinstance(link, dict) else [None]
-    is_link = all(isinstance(part, list) and all(isinstance(value, str) for value in part) for part in parts)
-    return link if is_link else {}
+    """Return the state of the app at the time of saving, as URL parameters; empty if the file has no valid state."""
+    state = source.case.get("state")
+    values_by_name = state.values() if isinstance(state, dict) else [None]
+    is_valid = all(isinstance(values, list) and all(isinstance(v, str) for v in values) for values in values_by_name)
+    return state if is_valid else {}
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,11 @@ def verify(path: str | Path, source: Source | None = None, *, load: Callable[...
     if differences:
         reasons = reasons or ["Weights and versions are the same, so this is a bug; please report it."]
         return Verified(False, (*differences, *reasons))
-    pairs = list(zip(record.steps, again.steps, strict=True))
-    difference = max(_difference(getattr(a, name), getattr(b, name)) for a, b in pairs for name in VECTORS)
-    accuracy = f", to {difference:.1g} of the largest number" if difference else ", bit for bit"
-    accuracy = "" if record.precision else accuracy
+    accuracy = ""
+    if not record.precision:
+        pairs = list(zip(record.steps, again.steps, strict=True))
+        difference = max(_difference(getattr(a, name), getattr(b, name)) for a, b in pairs for name in VECTORS)
+        accuracy = f", to {difference:.1g} of the largest number" if difference else ", bit for bit"
     return Verified(True, (f"The same{accuracy}: {source.name}, {len(record.steps)} attention calls.", *reasons))
 
 
@@ -156,12 +157,13 @@ def _source(path: str | Path, case: dict[str, Any], load: Callable[..., Source])
 
 
 def _differences(record: Record, again: Record) -> Iterator[str]:
-    """Yield sentences about the differences between the record of a file and that of a new run."""
-    texts = (("tokens", record.sentences, again.sentences), ("words written", record.targets, again.targets))
-    for noun, *batches in texts:
-        stored, here = (" | ".join(" ".join(sentence.labels) for sentence in batch) for batch in batches)
-        if [sentence.labels for sentence in batches[0]] != [sentence.labels for sentence in batches[1]]:
-            yield f"Other {noun}: {quoted(stored)} in the file, {quoted(here)} here."
+    """Yield sentences about the differences between the record of a file and the record of a new run."""
+    texts = {"tokens": (record.sentences, again.sentences), "words written": (record.targets, again.targets)}
+    for noun, batches in texts.items():
+        stored, here = ([sentence.labels for sentence in batch] for batch in batches)
+        if stored != here:
+            in_file, rerun = (" | ".join(map(" ".join, labels)) for labels in (stored, here))
+            yield f"Other {noun}: {quoted(in_file)} in the file, {quoted(rerun)} here."
             return
     if record.sites != again.sites:
         yield f"Other attention calls: {len(record.sites)} in the file, {len(again.sites)} here."
@@ -195,7 +197,7 @@ def _difference(a: Tensor, b: Tensor) -> float:
 
 
 def _reasons(case: dict[str, Any], source: Source, record: Record) -> Iterator[str]:
-    """Yield sentences about causes of differences: other weights or versions than in the file, and what it rounds."""
+    """Yield sentences about causes of differences: weights and versions other than in the file, and its rounding."""
     if case and case.get("checksum") != source.checksum():
         sums = f"{case.get('checksum')!s:.8}, {source.checksum()!s:.8}"
         yield f"The weights of {source.name} are not those of the file (checksums {sums})."

@@ -125,7 +125,7 @@ def test_what_the_check_finds_is_kept_with_the_record():
             "1 texts of 3 tokens; the arrays have 1 of 2 queries",
         ),
         ({"weights": np.ones((2, 2)), "kind": "middle"}, "no kind 'middle'"),
-        ({"weights": np.ones((2, 2)), "keys": ["a", "b"]}, "say kind='cross'"),
+        ({"weights": np.ones((2, 2)), "keys": ["a", "b"]}, "use kind='cross'"),
         ({"weights": np.ones((2, 2)), "query": np.ones((3, 4)), "key": np.ones((2, 4))}, "query and key make"),
         ({"query": np.ones((3, 4)), "key": np.ones((2, 5))}, "4"),
         (

@@ -7,19 +7,7 @@ from attnviz.analysis.blocks import AGGREGATIONS, ByDistance, by_distance, may_a
 from attnviz.analysis.circuits import circuits
 from attnviz.analysis.contributions import contributions
 from attnviz.analysis.lens import WordGrid, lens_words, logit_lens, pushed
-from attnviz.analysis.maps import (
-    BLOCKED,
-    EMPTY,
-    NAN,
-    STATES,
-    WEIGHT,
-    Cells,
-    cells,
-    cells_of,
-    pooled,
-    row_sums,
-    strongest,
-)
+from attnviz.analysis.maps import BLOCKED, EMPTY, NAN, STATES, WEIGHT, Cells, cells, cells_of, pooled, strongest
 from attnviz.analysis.predictions import (
     NextWord,
     cut,

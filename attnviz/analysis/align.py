@@ -57,8 +57,7 @@ class Side:
 def align(a: Sequence[Token | str], b: Sequence[Token | str]) -> tuple[Pair, ...]:
     """Pair each position of text A with its position in text B, with difflib.
 
-    Equal tokens are paired. Where tokens of A are replaced in B by as many others, these are paired one by one. All
-    other tokens are paired with None.
+    Equal tokens are paired, and so are tokens of A that B replaces by the same number of tokens; others have None.
     """
     text_a, text_b = ([token if isinstance(token, str) else token.text for token in tokens] for tokens in (a, b))
     if text_a == text_b:
@@ -115,17 +114,18 @@ def compare_in_tiles(a: Side, b: Side, rows: range, columns: range, tile: int) -
         if len(columns) < side.step.shape[3]:
             totals[i] = row_sums(side.step, side.head, sentence=side.sentence, rows=window_rows)
         empty = empty_queries(side.step, side.head, sentence=side.sentence)[window_rows]
-        has_open[i] |= largest[i].isnan() | pool(empty.double()[:, None], tile).bool()  # these tiles are not "blocked"
+        # tiles with only NaN, or with a row without open keys, are not drawn as blocked
+        has_open[i] |= largest[i].isnan() | pool(empty.double()[:, None], tile).bool()
     states = np.where(has_open.numpy(), WEIGHT, BLOCKED)
     states_of_difference = np.where((states == BLOCKED).all(0), BLOCKED, WEIGHT)
     return tuple(zip(largest.numpy(), (*states, states_of_difference), strict=True)), _variation(sums, totals)
 
 
 def _variation(sums: Tensor, totals: Tensor) -> np.ndarray:
-    """Compute the total variation of each row, (rows,); NaN if its totals are not 1, so that it is no distribution.
+    """Compute the total variation of each row, (rows,); NaN if the weights of the row do not sum to 1 in A or B.
 
-    `sums` are those of A, B and |A - B| over the keys of a window, (3, rows), and `totals` those of A and B over all
-    keys, (2, rows). The keys outside of the window count as one key, because only the sums of their weights are known.
+    `sums` are the sums of A, B and |A - B| over the keys of a window, (3, rows), and `totals` the sums of A and B over
+    all keys, (2, rows). The keys outside of the window count as one key: only the sums of their weights are known.
     """
     other_keys = (totals[0] - sums[0]) - (totals[1] - sums[1])
     is_distribution = (totals.isfinite() & ((totals - 1).abs() < 1e-3)).all(0)
@@ -168,7 +168,7 @@ class AlignedPair:
         """Weights and states of the grid's cells, (rows, columns), for A and for B; a blank cell has the weight NaN."""
         maps = []
         for i, side in enumerate((self.a, self.b)):
-            rows = np.array([-1 if pair[i] is None else pair[i] for pair in self.rows])  # -1: not in this map
+            rows = np.array([-1 if pair[i] is None else pair[i] for pair in self.rows])  # -1: missing from this map
             columns = np.array([-1 if pair[i] is None else pair[i] for pair in self.columns])
             is_blank = (rows < 0)[:, None] | (columns < 0)
             if is_blank.all():
@@ -177,9 +177,10 @@ class AlignedPair:
             top, left = int(rows[rows >= 0].min()), int(columns[columns >= 0].min())
             window = {"rows": slice(top, int(rows.max()) + 1), "columns": slice(left, int(columns.max()) + 1)}
             computed = cells(side.step, side.head, sentence=side.sentence, **window, scores=False)
-            cell_of_grid = np.ix_((rows - top).clip(min=0), (columns - left).clip(min=0))  # any cell for a blank one
-            weights = np.where(is_blank, np.nan, computed.weights[cell_of_grid].astype(np.float64))
-            maps.append((weights, np.where(is_blank, BLANK, computed.states[cell_of_grid])))
+            # index of each grid cell in `computed`; blank cells have any index, because they are overwritten
+            indices = np.ix_((rows - top).clip(min=0), (columns - left).clip(min=0))
+            weights = np.where(is_blank, np.nan, computed.weights[indices].astype(np.float64))
+            maps.append((weights, np.where(is_blank, BLANK, computed.states[indices])))
         return tuple(maps)
 
     @property
@@ -191,20 +192,20 @@ class AlignedPair:
     def tiled(self, tile: int) -> Tiled:
         """Return the numbers and states of A, B and A - B for tiles of `tile` x `tile` cells.
 
-        The number of a tile is its finite number farthest from 0, with its sign; NaN if no number is finite. A tile is
-        `BLANK` if all its cells are blank, else `BLOCKED` if all its other cells are blocked, else `WEIGHT`. A cell of
-        A - B is blank if it is blank in A or B.
+        The number of a tile is its finite number farthest from 0; NaN if no number is finite. A tile is `BLANK` if all
+        its cells are blank, `BLOCKED` if all others are blocked, else `WEIGHT`. A - B is blank where A or B is blank.
         """
         if self.tile > 1:
             return self.measure(*self.measure_arguments(tile))[0]
-        (_, a), (_, b) = self.maps
-        is_blank, is_blocked = (a == BLANK) | (b == BLANK), (a == BLOCKED) & (b == BLOCKED)
+        (_, states_a), (_, states_b) = self.maps
+        is_blank = (states_a == BLANK) | (states_b == BLANK)
+        is_blocked = (states_a == BLOCKED) & (states_b == BLOCKED)
         states_of_difference = np.select([is_blank, is_blocked], [BLANK, BLOCKED], WEIGHT)
         tiles = []
         for numbers, states in (*self.maps, (self.difference, states_of_difference)):
-            ranks = np.select([states == BLANK, states == BLOCKED], [0.0, 1.0], 2.0)  # the highest rank in a tile wins
-            winners = largest_in_size(ranks, tile).astype(int)
-            tiles.append((largest_in_size(numbers, tile), np.array([BLANK, BLOCKED, WEIGHT])[winners]))
+            ranks = np.select([states == BLANK, states == BLOCKED], [0.0, 1.0], 2.0)
+            highest_rank = largest_in_size(ranks, tile).astype(int)  # among the cells of each tile
+            tiles.append((largest_in_size(numbers, tile), np.array([BLANK, BLOCKED, WEIGHT])[highest_rank]))
         return tuple(tiles)
 
     def measure_arguments(self, tile: int | None = None) -> tuple[Side, Side, range, range, int]:
@@ -216,7 +217,7 @@ class AlignedPair:
     def variation(self) -> np.ndarray:
         """Total variation of each row, (rows,), 0 to 1: half the sum of |A - B| over all its keys.
 
-        NaN if a map lacks the row, or if its weights are no distribution, as those of "max" and of linear attention.
+        NaN if a map lacks the row, or if its weights are not a distribution ("max" over heads, linear attention).
         """
         if self.a.step.linear or self.b.step.linear:
             return np.full(len(self.rows), np.nan)
@@ -231,8 +232,8 @@ class AlignedPair:
         for i, side in enumerate((self.a, self.b)):
             if len(in_both) < side.step.shape[3]:
                 sums_over_all_keys = row_sums(side.step, side.head, sentence=side.sentence)
-                queries = [0 if pair[i] is None else pair[i] for pair in self.rows]  # a missing row has NaN in `sums`
-                totals[i] = sums_over_all_keys[queries]
+                # any query in place of a missing one: `sums` has NaN in its row
+                totals[i] = sums_over_all_keys[[0 if pair[i] is None else pair[i] for pair in self.rows]]
         return _variation(sums, totals)
 
     @property
@@ -265,7 +266,8 @@ class AlignedPair:
 def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = compare_in_tiles) -> AlignedPair:
     """Align two maps on one grid, to subtract B from A; they may differ in edits, sentence, model, layer or head.
 
-    Raise InputError if fewer than half of the tokens have a counterpart, or maps of different texts are too large.
+    Raises:
+        InputError: if fewer than half of the tokens have a counterpart, or maps of different texts are too large.
     """
     if in_decoder(a.record, a.site) != in_decoder(b.record, b.site):
         calls = " and B is ".join(f"{side.site.kind} attention of {side.record.source}" for side in (a, b))
@@ -273,20 +275,20 @@ def beside(a: Side, b: Side, measure: Callable[..., tuple[Tiled, np.ndarray]] = 
     sizes = [(len(side.tokens[0]), len(side.tokens[1])) for side in (a, b)]
     queries, keys = max(sizes, key=math.prod)
     if queries * keys > MOST_CELLS and a.tokens != b.tokens:
-        size = f"A map of {queries:,} x {keys:,} is too large to compare with that of another text"
+        size = f"A map of {queries:,} x {keys:,} is too large to compare with the map of another text"
         raise InputError(f"{size}: at most {MOST_CELLS:,} cells. Compare heads or models on one text, or shorten it.")
-    pairs = [align(*tokens) for tokens in zip(a.tokens, b.tokens, strict=True)]
-    for axis, what in enumerate(("queries", "keys")):
-        count, total = sum(None not in pair for pair in pairs[axis]), max(len(side.tokens[axis]) for side in (a, b))
+    rows, columns = (align(tokens_a, tokens_b) for tokens_a, tokens_b in zip(a.tokens, b.tokens, strict=True))
+    for axis, (name, pairs) in enumerate((("queries", rows), ("keys", columns))):
+        count, total = sum(None not in pair for pair in pairs), max(len(side.tokens[axis]) for side in (a, b))
         if count < SHARED * max(1, total):
-            raise InputError(f"Only {count} of {total} {what} have a counterpart, so the maps cannot be subtracted.")
-    return AlignedPair(a, b, *pairs, measure)
+            raise InputError(f"Only {count} of {total} {name} have a counterpart, so the maps cannot be subtracted.")
+    return AlignedPair(a, b, rows, columns, measure)
 
 
 def in_decoder(record: Record, site: Site) -> tuple[bool, bool]:
-    """Whether the queries of a site, and whether its keys, are tokens of the decoder, not of the model's input text."""
-    in_decoder = bool(record.targets) and site.kind != "encoder"
-    return in_decoder, in_decoder and site.kind != "cross"
+    """For the queries and for the keys of a site: whether they are tokens of the decoder, not of the input text."""
+    queries_in_decoder = bool(record.targets) and site.kind != "encoder"
+    return queries_in_decoder, queries_in_decoder and site.kind != "cross"
 
 
 def first_changed(before: Record, after: Record, *, sentence: int = 0, least: float = 0.0) -> tuple[Site, int] | None:

@@ -93,8 +93,10 @@ class HeadBlock:
         """Mask of open cells, broadcasting to (B, H, R, K); None if all are open."""
         queries, keys = self.step.shape[2:]
         mask = attention.window(self.step.mask, self.rows, queries=queries, keys=keys)
-        mask = None if mask is None else Area(self.texts).of(mask)
-        return None if mask is None or mask.all() else mask
+        if mask is None:
+            return None
+        mask = Area(self.texts).of(mask)
+        return None if mask.all() else mask
 
     @cached_property
     def open_keys(self) -> Tensor:
@@ -124,12 +126,14 @@ class HeadBlock:
         logsumexp = self.step.logsumexp[self.texts, :, self.rows].masked_fill(~self.measured, huge)
         logarithms = attention.logarithms(self.scores, logsumexp)
         weights = logarithms.exp().to(self.dtype)
-        weights = weights if self.open is None else weights.masked_fill_(~self.open, 0)
+        if self.open is not None:
+            weights.masked_fill_(~self.open, 0)
         if not self.measured.all():
             weights.masked_fill_(is_unmeasured, 0)
-        if self.step.scoring.is_linear:  # no -inf in the logarithms: -Σ w ln w, in place
-            return weights, logarithms.to(self.dtype).mul_(weights).sum(-1).neg_().clamp_(min=0)
-        return weights, torch.special.entr(weights).sum(-1)
+        if not self.step.scoring.is_linear:  # some logarithms may be -inf
+            return weights, torch.special.entr(weights).sum(-1)
+        minus_entropies = logarithms.to(self.dtype).mul_(weights).sum(-1)  # Σ w ln w, faster than entr
+        return weights, minus_entropies.neg_().clamp_(min=0)
 
     @property
     def weights(self) -> Tensor:
@@ -188,7 +192,8 @@ class HeadBlock:
             is_counted: whether the metric counts a row, boolean, (B or 1, R); None to count every row.
         """
         is_summed = values.isfinite() & self.measured
-        is_summed = is_summed if is_counted is None else is_summed & is_counted[:, None]
+        if is_counted is not None:
+            is_summed &= is_counted[:, None]
         return values.where(is_summed, 0).sum(-1, dtype=torch.float64), is_summed.sum(-1).double()
 
 
@@ -203,7 +208,7 @@ def blocks(
         dtype: number type for the computation; None for that of the run.
     """
     num_texts, num_heads, queries, keys = step.shape
-    texts = texts or range(num_texts)
+    texts = range(num_texts) if texts is None else texts
     weights_per_row = (heads or num_heads) * max(1, keys)
     texts_at_once = max(1, BLOCK // (weights_per_row * max(1, queries)))
     rows_at_once = queries if texts_at_once > 1 else max(1, 2 * BLOCK // weights_per_row)
@@ -218,26 +223,25 @@ def blocks(
 def sides_of(record: Record, step: Step) -> Sides:
     """Collect the tokens at the queries and keys of an attention call; calls of one kind and shape have the same."""
     num_queries, num_keys = torch.tensor([token_counts(record, step, b) for b in range(step.shape[0])]).T
-    tokens_of_texts = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]  # queries, keys of each text
-    ids, is_special = [], []  # of the queries, and of the keys
-    for texts in zip(*tokens_of_texts, strict=True):
-        ids.append(torch.tensor([[token.id for token in text] for text in texts], dtype=torch.long))
-        is_special.append(torch.tensor([[token.special for token in text] for text in texts], dtype=torch.bool))
-    return Sides(num_queries, num_keys, *ids, ~is_special[0], is_special[1] & is_token(step, num_keys))
+    tokens_of_texts = [record.tokens(step.site, sentence=b) for b in range(step.shape[0])]
+    ids, is_special = [], []  # of the queries, then of the keys
+    for side in (0, 1):
+        tokens = [texts[side] for texts in tokens_of_texts]
+        ids.append(torch.tensor([[token.id for token in text] for text in tokens], dtype=torch.long))
+        is_special.append(torch.tensor([[token.special for token in text] for text in tokens], dtype=torch.bool))
+    ordinary, special = ~is_special[0], is_special[1] & is_token(step, num_keys)
+    return Sides(num_queries, num_keys, ids[0], ids[1], ordinary, special)
 
 
 def token_counts(record: Record, step: Step, sentence: int) -> tuple[int, int]:
-    """Count the queries and the keys of a text that are not padding; a sink is not counted.
-
-    Positions without a token, such as cached keys, are counted.
-    """
+    """Count the queries and keys of a text without padding and sink, but with cached keys, which have no tokens."""
     query_text, key_text = record.texts(step.site, sentence=sentence)
     query_padding, key_padding = (len(text.tokens) - text.length for text in (query_text, key_text))
     return step.shape[2] - query_padding, step.shape[3] - step.has_sink - key_padding
 
 
 def is_token(step: Step, num_keys: Tensor) -> Tensor:
-    """Whether a key is a token or a sink, not padding, (B, K); `num_keys`, (B,), are the tokens of each text."""
+    """Whether a key is a token or a sink, not padding, (B, K); `num_keys`, (B,): number of tokens of each text."""
     positions = torch.arange(step.shape[3])
     is_sink = (positions == len(positions) - 1) & bool(step.has_sink)
     return (positions < num_keys[:, None]) | is_sink
@@ -282,7 +286,7 @@ def _distances(block: HeadBlock) -> Tensor:
 
 
 def _weighted_distances(block: HeadBlock, numbers: Tensor) -> Sums:
-    """Sum weight times number over all cells without a sink, with one number per distance; and count the rows."""
+    """Sum weight times number over all cells without a sink, with one number per distance, and count the rows."""
     is_counted = block.measured
     if block.step.has_sink:  # a row may give all its weight to the sink
         is_counted = is_counted & (block.weights_without_sink.sum(-1) > 0)
@@ -292,9 +296,10 @@ def _weighted_distances(block: HeadBlock, numbers: Tensor) -> Sums:
 def _weight_at_offset(block: HeadBlock, offset: int) -> Sums:
     """Sum the weights on the key `offset` positions after the query, over the rows that have such a key."""
     diagonal, num_rows = block.rows.start + offset, len(block.position)
-    weights = block.weights.diagonal(diagonal, -2, -1)
-    rows_before = min(max(0, -diagonal), num_rows)  # rows at the top of the block without such a key
-    weights = torch.nn.functional.pad(weights, (rows_before, num_rows - rows_before - weights.shape[-1]))
+    weights = block.weights.diagonal(diagonal, -2, -1)  # (B, H, rows with such a key)
+    first_row = min(max(0, -diagonal), num_rows)  # first row of the block with such a key
+    rows_after = num_rows - first_row - weights.shape[-1]
+    weights = torch.nn.functional.pad(weights, (first_row, rows_after))  # 0 for rows without such a key
     keys = block.position + offset
     return block.over_rows(weights, (keys >= 0) & (keys < block.num_keys[:, None]))
 

@@ -29,7 +29,7 @@ def weights_of(step: Step, head: int | str, rows: slice = ALL, columns: slice = 
     if not isinstance(head, str):
         return step.weights(head, rows, columns, sentence=sentence)
     if head not in AGGREGATIONS:
-        raise InputError(f"Heads cannot be combined by {head!r}; there are {', '.join(AGGREGATIONS)}.")
+        raise InputError(f"Heads cannot be combined by {head!r}; available: {', '.join(AGGREGATIONS)}.")
     combine = {"mean": torch.add, "max": torch.maximum, "min": torch.minimum}[head]
     weights_by_head = (step.weights(h, rows, columns, sentence=sentence) for h in range(step.num_heads))
     combined = reduce(combine, weights_by_head)
@@ -39,9 +39,9 @@ def weights_of(step: Step, head: int | str, rows: slice = ALL, columns: slice = 
 def reasons_of(
     step: Step, head: int | str, rows: slice = ALL, columns: slice = ALL, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], Tensor]:
-    """Return the names of the rules that block cells, and for each cell, (rows, columns), its rule's number, from 1.
+    """Return the names of the rules that block cells, and a code per cell, (rows, columns).
 
-    An open cell has 0. With all heads combined, a cell is blocked if every head blocks it.
+    The code is 0 for an open cell, i for a cell blocked by names[i - 1]; combined heads block what every head blocks.
     """
     reasons = [step.reasons(h, rows, columns, sentence=sentence) for h in _heads_with_masks(step, head)]
     names = reasons[0][0]
@@ -135,8 +135,7 @@ def blocks(
 ) -> Iterator[Block]:
     """Iterate over a window of a map in blocks, row by row; a block contains whole tiles or a part of one tile.
 
-    Weights of a block that the mask closes completely are not computed. Progress is reported to `core.progress`: each
-    head counts from 0 to 1.
+    If the mask blocks all cells of a block, its weights are not computed. `core.progress` counts from 0 to 1 per head.
 
     Args:
         heads: a head, several heads (with smaller blocks), or a name of `AGGREGATIONS`.
@@ -150,23 +149,23 @@ def blocks(
     for rows in _cut_axis(queries, tile, height * torch.get_num_threads()):
         logsumexp = step.logsumexp[sentence, slice(None) if isinstance(heads, str) else list(heads), rows.slice]
         is_empty = logsumexp == -torch.inf
-        # rows of NaN, and rows without an open key that are not set to zero, have weights in blocked cells, too
-        has_filled = bool((logsumexp.isnan() | (is_empty & (step.scoring.empty_rows != "zero"))).any())
+        # rows with NaN, and rows without an open key that are not set to zero, have weights in blocked cells
+        has_weights_in_blocked = bool((logsumexp.isnan() | (is_empty & (step.scoring.empty_rows != "zero"))).any())
         cells_of, to_weights = blockwise.rows(rows.slice) if blockwise else (None, None)
         for columns in _cut_axis(keys, tile, width):
             mask, open = None, is_open(step, rows.positions, columns.positions, sentence=sentence)
             if open is None:  # some cells may be open
                 open, mask = _open_cells(step, heads, rows.positions, columns.positions, sentence)
-            if open is False and not has_filled:
+            if open is False and not has_weights_in_blocked:
                 cells = None
             elif blockwise:
                 cells = cells_of(columns.slice, mask)
             else:
                 cells = weights_of(step, heads, rows.slice, columns.slice, sentence=sentence)[None]
             yield Block(rows, columns, open, cells, to_weights)
-        before = num_maps * rows.in_window.start / len(queries)  # maps that were done before these rows
+        done_before = num_maps * rows.in_window.start / len(queries)  # maps completed before these rows
         done = num_maps * rows.in_window.stop / len(queries)
-        for _ in range(int(done) - int(before)):
+        for _ in range(int(done) - int(done_before)):
             tell(1.0)
         if done % 1:
             tell(done % 1)
@@ -188,7 +187,7 @@ def openings(
 def _open_cells(
     step: Step, heads: str | Sequence[int], rows: range, columns: range, sentence: int
 ) -> tuple[Tensor | bool, Tensor]:
-    """Return the open cells of a block twice: as `Block.open`, which is False if no cell is open, and as a mask."""
+    """Return the open cells of a block twice: for `Block.open` (False if no cell is open), and always as a mask."""
     if isinstance(step.mask, Mask):
         return _open_cells_of_mask(step.mask, step.shape[2:], rows, columns, sentence)
     window = {"rows": _slice(rows), "columns": _slice(columns), "sentence": sentence}
@@ -216,21 +215,16 @@ def _slice(positions: range) -> slice:
 
 
 def _cut_axis(positions: range, tile: int, most: int) -> Iterator[BlockAxis]:
-    """Cut the queries or keys of a window into runs of at most `most` positions: whole tiles, or a part of one tile."""
+    """Cut the queries or keys of a window into pieces of at most `most` positions: whole tiles, or part of one tile."""
     n, width = len(positions), max(tile, most // tile * tile)  # `width` is one tile if a tile is longer than `most`
     for start in range(0, n, width):
-        for begin in range(start, min(start + width, n), min(width, most)):
-            end = min(begin + min(width, most), start + width, n)
-            middle = begin + (end - begin) // tile * tile  # whole tiles end here, and a part of a tile begins
-            if begin < middle:
-                yield BlockAxis(positions[begin:middle], begin, begin // tile, (middle - begin) // tile, tile)
-            if middle < end:
-                yield BlockAxis(positions[middle:end], middle, middle // tile, 1, end - middle)
-
-
-def window_ranges(step: Step, rows: slice, columns: slice) -> tuple[range, range]:
-    """Convert slices of rows and columns, such as slice(None), to ranges of query and key positions of a call."""
-    return range(*rows.indices(step.shape[2])), range(*columns.indices(step.shape[3]))
+        for first in range(start, min(start + width, n), min(width, most)):
+            stop = min(first + min(width, most), start + width, n)
+            whole_stop = first + (stop - first) // tile * tile  # end of the last whole tile
+            if first < whole_stop:
+                yield BlockAxis(positions[first:whole_stop], first, first // tile, (whole_stop - first) // tile, tile)
+            if whole_stop < stop:
+                yield BlockAxis(positions[whole_stop:stop], whole_stop, whole_stop // tile, 1, stop - whole_stop)
 
 
 def row_slices(queries: int, keys: int, tile: int = 1) -> list[slice]:
@@ -303,23 +297,26 @@ class ByDistance:
         The ranges are 0, 1, 2 to 3, 4 to 7, ..., negative for keys before the query. The mean is NaN in a range without
         an open cell, even if rows without an open key were given weights there.
         """
-        range_number = np.floor(np.log2(np.maximum(abs(self.distances), 0.5))).astype(int) + 1  # 0, 1, 2, 2, 3, ...
-        signed_number = np.sign(self.distances) * range_number
-        ranges = np.split(np.arange(len(signed_number)), np.flatnonzero(np.diff(signed_number)) + 1)
-        ends = [sorted(self.distances[[indices[0], indices[-1]]].tolist(), key=abs) for indices in ranges]
+        range_index = np.floor(np.log2(np.maximum(abs(self.distances), 0.5))).astype(int) + 1  # 0, 1, 2, 2, 3, ...
+        range_index *= np.sign(self.distances)
+        ranges = np.split(np.arange(len(range_index)), np.flatnonzero(np.diff(range_index)) + 1)
+        nearest = [min(self.distances[indices].tolist(), key=abs) for indices in ranges]
+        furthest = [max(self.distances[indices].tolist(), key=abs) for indices in ranges]
         sums = np.array([self.sums[indices].sum() for indices in ranges])
         pairs = np.array([self.pairs[indices].sum() for indices in ranges])
-        columns = {"nearest": [nearest for nearest, _ in ends], "furthest": [furthest for _, furthest in ends]}
         mean = np.divide(sums, pairs, out=np.full(len(sums), np.nan), where=pairs > 0)
         with np.errstate(invalid="ignore"):
-            return pd.DataFrame(columns | {"share": sums / self.sums.sum(), "pairs": pairs, "mean": mean})
+            share = sums / self.sums.sum()
+        return pd.DataFrame({"nearest": nearest, "furthest": furthest, "share": share, "pairs": pairs, "mean": mean})
 
 
 def by_distance(step: Step, head: int | str, *, sentence: int = 0) -> ByDistance:
     """Sum the weights of a head, or of all heads combined, by the distance from query to key.
 
-    A sink has no position, so its weights are left out. The last result for each step is cached. Raise InputError for
-    linear attention, whose weights are no shares of a row.
+    A sink has no position, so its weights are left out. The last result for each step is cached.
+
+    Raises:
+        InputError: for linear attention, whose weights do not sum to 1 in a row.
     """
     if step.linear:
         raise InputError(f"{step.site} is linear attention: its weights are no shares that distances could divide.")

@@ -2,7 +2,7 @@
 
 Rows are vectors: a head adds A x W_V W_O to the stream x, and its scores are x W_Q W_Kᵀ xᵀ · scale. W_E has a row for
 each token, W_U a column. Matrices of vocabulary x vocabulary are never formed: AB and BA have the same non-zero
-eigenvalues, so those of W_E W_V W_O W_U are those of the (d_v, d_v) matrix W_O (W_U W_E) W_V.
+eigenvalues, so W_E W_V W_O W_U has the eigenvalues of the (d_v, d_v) matrix W_O (W_U W_E) W_V.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ KINDS = ("q", "k", "v")
 HEAD = ("kind", "layer", "head")
 """Columns that identify a head."""
 NUMBERS = ("copying", "previous_token", "induction", "eigenvalue")
-"""Columns with numbers of a head."""
+"""Columns with the scores of a head."""
 LACKING = {
     "copying": "No copying score and no eigenvalues: W_V is not a plain projection of the input of its layer, no "
     "head writes into the stream that the unembedding reads, or the embeddings are not a table.",
@@ -71,7 +71,7 @@ class Circuits:
     def matrix(self, kind: str) -> np.ndarray:
         """Return the "q", "k" or "v" composition scores of earlier heads (rows) with later ones (columns), else NaN."""
         if kind not in KINDS:
-            raise InputError(f"There is no composition {kind!r}. There are: {', '.join(KINDS)}.")
+            raise InputError(f"There is no composition {kind!r}. Available: {', '.join(KINDS)}.")
         heads = pd.MultiIndex.from_frame(self.heads[["layer", "head"]])
         earlier = heads.get_indexer(pd.MultiIndex.from_frame(self.composition[["layer", "head"]]))
         later = heads.get_indexer(pd.MultiIndex.from_frame(self.composition[["later_layer", "later_head"]]))
@@ -89,18 +89,19 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
       the learned position vectors alone, with the model's scale and without its windows; a decoder has a causal mask.
     - induction: Σλ / Σ|λ| of W_E W_Q W_Kᵀ (W_V W_O of an earlier head)ᵀ W_Eᵀ, for the earlier head with the largest
       K-composition. At 1 a query matches keys that attended to the query's token in the earlier head.
-    - composition: ‖W_V W_O M‖ / (‖W_V W_O‖ ‖M‖), Frobenius norms, with M = W_Q W_Kᵀ, W_K W_Qᵀ or W_V W_O of the later
-      head for q, k and v.
+    - composition, for q, k and v: ‖W_V W_O M‖ / (‖W_V W_O‖ ‖M‖), Frobenius norms; M = W_Q W_Kᵀ, W_K W_Qᵀ, W_V W_O.
 
-    Biases are used for previous_token alone. Rotary queries and keys are used at distance 0. A number is missing if its
-    weights are unknown or if no later part reads the output of the head. The score previous_token is also missing if
-    the model has no learned position vectors: there is no published measure for rotary weights. Raise InputError if the
-    model has no self-attention, or embedding and unembedding have different vocabularies.
+    M is a matrix of the later head. Biases are used for previous_token alone, rotary queries and keys at distance 0. A
+    number is missing if its weights are unknown or no later part reads the output of the head, and previous_token also
+    if the model has no learned position vectors: there is no published measure for rotary weights.
 
     Args:
         fold_norms: whether to multiply the weights by the gain and centering of norms: W_Q, W_K and W_V by the norm
             before the layer, W_U by the last norm, W_O by a norm after it. A norm's divisor depends on the text, so it
             is left out. For `previous_token` the norm is applied to the position vectors.
+
+    Raises:
+        InputError: if the model has no self-attention, or embedding and unembedding have different vocabularies.
     """
     all_projections = {site: projections for site, projections in weights.sites.items() if site.kind != "cross"}
     if not all_projections:
@@ -119,14 +120,15 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
         through_words = _fold_norm(norm if fold_norms else None, product).mT * weights.readout.factor
     rows, eigenvalues = [], []
     for site, heads in sites.items():
-        values = torch.zeros(heads.count, 0, dtype=torch.complex128)
+        num_heads = weights.num_heads[site]
+        ov_values = torch.zeros(num_heads, 0, dtype=torch.complex128)  # eigenvalues of the OV circuit of each head
         if heads.value is not None and through_words is not None:
-            values = torch.linalg.eigvals(heads.output @ through_words @ heads.value)  # (H, d_v)
-        copying, previous = _positivity(values), _previous_token(all_projections[site], weights, site, fold_norms)
+            ov_values = torch.linalg.eigvals(heads.output @ through_words @ heads.value)  # (H, d_v)
+        copying, previous = _positivity(ov_values), _previous_token(all_projections[site], weights, site, fold_norms)
         pairs = composition[composition["later_layer"] == site.layer]
-        for head in range(heads.count):
-            largest = sorted(values[head].tolist(), key=abs, reverse=True)
-            eigenvalues += [(site.kind, site.layer, head, value.real, value.imag) for value in largest]
+        for head in range(num_heads):
+            sorted_values = sorted(ov_values[head].tolist(), key=abs, reverse=True)
+            eigenvalues += [(site.kind, site.layer, head, value.real, value.imag) for value in sorted_values]
             induction, through = np.nan, None
             k_scores = pairs[pairs["later_head"] == head]["k"].dropna().astype(float)
             if k_scores.max() > 0:
@@ -136,9 +138,9 @@ def circuits(weights: ModelWeights, *, fold_norms: bool = True) -> Circuits:
                 if words_product is not None:
                     earlier = sites[earlier_site]
                     value, output = earlier.value[earlier_head], earlier.output[earlier_head]
-                    inner = (output @ heads.key[head]).mT @ (value.mT @ words_product @ heads.query[head])
-                    (induction,) = _positivity(torch.linalg.eigvals(inner)[None])
-            real = largest[0].real if largest else np.nan
+                    product = (output @ heads.key[head]).mT @ (value.mT @ words_product @ heads.query[head])
+                    (induction,) = _positivity(torch.linalg.eigvals(product)[None])
+            real = sorted_values[0].real if sorted_values else np.nan
             rows.append((site.kind, site.layer, head, copying[head], previous[head], induction, real, through))
     left_out = tuple(site for site in weights.sites if site not in all_projections)
     table = pd.DataFrame(rows, columns=[*HEAD, *NUMBERS, "through"])
@@ -169,21 +171,17 @@ class _Heads:
     value: Tensor | None
     output: Tensor
 
-    @property
-    def count(self) -> int:
-        return len(self.output)
-
     @cached_property
     def writes(self) -> Tensor | None:
-        """W_V W_O shortened to d_v rows with the same norms: R W_O, R = `_square_root(W_V)`, normalized to norm 1."""
+        """R W_O with R = `_square_root(W_V)`, (H, d_v, d_model), normalized: ‖R W_O M‖ = ‖W_V W_O M‖ for every M."""
         return None if self.value is None else _normalize(_square_root(self.value) @ self.output)
 
     @cached_property
     def reads(self) -> dict[str, Tensor | None]:
-        """Matrices with the norms of W_Q W_Kᵀ ("q"), W_K W_Qᵀ ("k") and W_V W_O ("v"), but only d columns.
+        """Small matrices in place of W_Q W_Kᵀ ("q"), W_K W_Qᵀ ("k") and W_V W_O ("v"), for the same Frobenius norms.
 
-        They are W_Q Rᵀ, W_K Rᵀ and W_V Rᵀ with Frobenius norm 1, (H, d_model, d): for "q", R = `_square_root(W_K)` and
-        ‖X W_Q Rᵀ‖ = ‖X W_Q W_Kᵀ‖. None if a factor is unknown.
+        They are W_Q Rᵀ, W_K Rᵀ and W_V Rᵀ, (H, d_model, d), normalized. For "q", R is `_square_root(W_K)`, and
+        ‖X W_Q Rᵀ‖ = ‖X W_Q W_Kᵀ‖ for every X. None if a factor is unknown.
         """
         factors = {"q": (self.query, self.key), "k": (self.key, self.query), "v": (self.value, self.output.mT)}
         matrices = dict.fromkeys(factors)
@@ -259,7 +257,7 @@ def _composition(sites: dict[Site, _Heads]) -> pd.DataFrame:
         for earlier, earlier_heads in sites.items():
             if earlier.layer >= later.layer:
                 continue
-            head, later_head = np.indices((earlier_heads.count, later_heads.count)).reshape(2, -1)
+            head, later_head = np.indices((len(earlier_heads.output), len(later_heads.output))).reshape(2, -1)
             columns = {"kind": later.kind, "layer": earlier.layer, "head": head, "later_layer": later.layer}
             columns["later_head"] = later_head
             writes = earlier_heads.writes

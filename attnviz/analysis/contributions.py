@@ -7,6 +7,7 @@ nostalgebraist 2020, "interpreting GPT: the logit lens".
 
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -87,25 +88,25 @@ class Contributions:
 
     def in_words(self, falls: pd.DataFrame | None = None) -> str:
         """Describe the head with the largest contribution and, given `logit_falls`, how far other parts replace it."""
-        what, logit = "logit" if self.minus is None else "difference", in_cell(self.logit)
+        quantity, logit = "logit" if self.minus is None else "difference", in_cell(self.logit)
         if self.strongest_head is None:
-            return f"No head adds to {self.quoted_words} directly; its {what} is {logit}."
+            return f"No head adds to {self.quoted_words} directly; its {quantity} is {logit}."
         (site, head), adds = self.strongest_head, in_cell(self.heads["contribution"][0])
-        sentence = f"{site.head(head).capitalize()} adds most to {self.quoted_words}: {adds} of the {what} {logit}."
+        sentence = f"{site.head(head).capitalize()} adds most to {self.quoted_words}: {adds} of the {quantity} {logit}."
         if falls is None:
             return sentence
         name = (site.kind, site.layer, head)
         by_head = self.table.dropna(subset=HEAD).groupby(HEAD)["contribution"].sum()
-        added = float(by_head[name])  # with the head's bias of values
+        added = float(by_head[name])  # including the head's value bias
         fall = float(falls.set_index(HEAD)["fall"][name])
-        share, falls_by = fall / added, f"With this head off, the {what} falls by {in_cell(fall)}"
+        share, falls_by = fall / added, f"With this head off, the {quantity} falls by {in_cell(fall)}"
         step = falls.attrs.get("step")
         steps = f" Logits of this model come in steps of {step:.2g}: it computes in half precision." if step else ""
         if fall <= 0:
-            rises = f"With this head off, the {what} does not fall (it rises by {in_cell(-fall)})"
+            rises = f"With this head off, the {quantity} does not fall (it rises by {in_cell(-fall)})"
             return f"{sentence} {rises}: other parts make up for all of it.{steps}"
         if share > 1.1:
-            return f"{sentence} {falls_by}, more than the head adds: later parts use it, too.{steps}"
+            return f"{sentence} {falls_by}, more than the head adds: later parts also use its output.{steps}"
         if share >= 0.9:
             return f"{sentence} {falls_by}, about as much as the head adds: nothing replaces it.{steps}"
         return f"{sentence} {falls_by}: other parts make up for {percent(1 - share, 0)} of what the head adds.{steps}"
@@ -113,16 +114,12 @@ class Contributions:
     @property
     def summary(self) -> pd.DataFrame:
         """Table "part" and "contribution" with sums: one row for the heads of each layer, and one for all biases."""
-        layers = self.table["layer"].astype(str)
-        names = self.table["part"].case_when(
-            [
-                (self.table["part"] == "head", "heads of layer " + layers),
-                (self.table["part"] == "feed-forward", "feed-forward layer " + layers),
-                (self.table["part"] == "layer without attention", "layer " + layers + ", no attention"),
-                (self.table["part"].str.startswith("bias"), "biases"),
-            ]
-        )
-        sums = self.table["contribution"].groupby(names, sort=False).sum()
+        names = []
+        for part, layer in self.table[["part", "layer"]].itertuples(index=False):
+            names_in_layer = {"head": f"heads of layer {layer}", "feed-forward": f"feed-forward layer {layer}"}
+            names_in_layer["layer without attention"] = f"layer {layer}, no attention"
+            names.append("biases" if part.startswith("bias") else names_in_layer.get(part, part))
+        sums = self.table["contribution"].groupby(np.array(names, object), sort=False).sum()
         last = [name for name in ("biases", "softcap") if name in sums]
         order = [name for name in sums.index if name not in last] + last
         return sums[order].rename_axis("part").reset_index()
@@ -138,15 +135,16 @@ def contributions(
 ) -> Contributions:
     """Split the logit of a word after a position into a sum of contributions, one for each head and other part.
 
-    The "bias of values" of a head, (b_V + b_norm W_V) W_O, does not depend on which tokens are attended to, so it has a
-    row of its own. Raise InputError if the record has no stream, its parts are not known, or there is no such word or
-    position.
+    The "bias of values" of a head, (b_V + b_norm W_V) W_O, is the same for all attended tokens, so it has its own row.
 
     Args:
         record: result of a run with `stream=True`, see `attnviz.analyze`.
         token: the word, or its id; by default the most probable one.
         position: position after which the word is predicted; negative ones count from the end.
         minus: a second word, for contributions to the difference of both logits.
+
+    Raises:
+        InputError: if the record has no stream, its parts are not known, or there is no such word or position.
     """
     stream, prediction = parts_of(record), predicting(record)
     position, first, second = position_and_ids(record, token, position, minus=minus, sentence=sentence)
@@ -164,11 +162,10 @@ def contributions(
     for layer in sorted({*stream.feed_forward, *(site.layer for site in stream.weights.sites)}):
         sites = [site for site in stream.weights.sites if site.layer == layer]
         for site in sites:
-            written, constant, bias = written_by_heads(record, site, slice(position, position + 1), sentence=sentence)
-            without_bias = written if constant is None else written - constant
-            rows += [("head", site.kind, layer, head, contribution(part[0])) for head, part in enumerate(without_bias)]
-            if constant is not None:
-                rows += [(BIAS, site.kind, layer, head, contribution(part[0])) for head, part in enumerate(constant)]
+            vectors, from_bias, bias = written_by_heads(record, site, slice(position, position + 1), sentence=sentence)
+            parts = {"head": vectors} if from_bias is None else {"head": vectors - from_bias, BIAS: from_bias}
+            for part, part_of_heads in parts.items():  # (H, 1, d_model)
+                rows += [(part, site.kind, layer, head, contribution(v[0])) for head, v in enumerate(part_of_heads)]
             if bias is not None:
                 rows.append(("bias of W_O", site.kind, layer, None, contribution(bias[0])))
         if layer in stream.feed_forward:
@@ -194,7 +191,7 @@ def contributions(
 def position_and_ids(
     record: Record, token: str | int | None, position: int, *, minus: str | int | None = None, sentence: int = 0
 ) -> tuple[int, int, int | None]:
-    """Return the position counted from 0, the id of a word (None: the most probable), and that of `minus` or None."""
+    """Return the position counted from 0, the id of `token` (None: the most probable word), and the id of `minus`."""
     position, vocabulary = position_of(record, position, sentence=sentence), predicting(record).vocabulary
     logits = predicting(record).logits[sentence, position]
     first = int(logits.argmax()) if token is None else id_of(record, token)
@@ -212,7 +209,7 @@ def logit_of(record: Record, rows: int | list[int], position: int, first: int, s
 
 
 def _minus(numbers: Tensor, first: int, second: int | None) -> Tensor:
-    """Return the entry of a word in a tensor, (..., words), minus that of a second word, if there is one."""
+    """Return the entry of a word in a tensor, (..., words), minus the entry of a second word unless it is None."""
     return numbers[..., first] if second is None else numbers[..., first] - numbers[..., second]
 
 
@@ -232,7 +229,11 @@ def parts_of(record: Record) -> StreamParts:
 
 
 def id_of(record: Record, token: str | int) -> int:
-    """Look up the id of a word in the vocabulary, where it may have a space before it; raise InputError if missing."""
+    """Look up the id of a word in the vocabulary, where it may have a space before it.
+
+    Raises:
+        InputError: if there is no such word or id; the message names words with a similar spelling.
+    """
     vocabulary = predicting(record).vocabulary
     if isinstance(token, int):
         if not 0 <= token < len(vocabulary):
@@ -251,42 +252,43 @@ def written_by_heads(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Compute the vectors that the heads of a site write into the residual stream at a slice of n positions.
 
-    Returns the vectors of the heads, (H, n, d_model); the share of the bias of values in these vectors, with the same
-    shape; and the bias of W_O, (n, d_model), or one row if it is the same at all positions. A bias that does not exist
-    is None.
+    Returns:
+        The vectors of the heads, (H, n, d_model); the part of these vectors from the value bias, with the same shape;
+        and the bias of W_O, (n, d_model), or one row if it is the same at all positions. A missing bias is None.
     """
     step, projections = record.step(site), parts_of(record).weights.sites[site]
     heads, keys = range(step.num_heads), slice(step.shape[3] - step.has_sink)  # a sink has no value
     weight = projections.w_o.weight.unflatten(1, (step.num_heads, -1))  # (d_model, H, d_v)
     outputs = torch.stack([step.output(head, rows, sentence=sentence) for head in heads]).to(weight.dtype)
-    written, constant = torch.einsum("hnd,mhd->hnm", outputs, weight), None
+    vectors, from_bias = torch.einsum("hnd,mhd->hnm", outputs, weight), None
     if projections.value_bias is not None:
         row_sums = torch.stack([step.weights(head, rows, keys, sentence=sentence).sum(-1) for head in heads])
         is_on = torch.tensor([not step.is_off(head, sentence=sentence) for head in heads])
         row_sums = row_sums.to(weight.dtype) * is_on[:, None]
         value_bias = projections.value_bias.unflatten(0, (len(heads), -1))  # (H, d_v)
-        constant = torch.einsum("hn,hd,mhd->hnm", row_sums, value_bias, weight)
-    bias = None if projections.w_o.bias is None else projections.w_o.bias.unsqueeze(0)
-    if projections.after is not None:  # a norm after W_O, with the divisor of this run
-        normed, norm_bias = written.sum(0) + (0 if bias is None else bias), projections.after.bias
-        written = projections.after.normalize_part(written, normed)
-        constant = None if constant is None else projections.after.normalize_part(constant, normed)
-        biases = [] if bias is None else [projections.after.normalize_part(bias, normed)]
-        biases += [] if norm_bias is None else [norm_bias.unsqueeze(0)]
-        bias = sum(biases) if biases else None
-    return tuple(None if vectors is None else vectors * projections.factor for vectors in (written, constant, bias))
+        from_bias = torch.einsum("hn,hd,mhd->hnm", row_sums, value_bias, weight)
+    bias, norm = projections.w_o.bias, projections.after
+    bias = None if bias is None else bias.unsqueeze(0)
+    if norm is not None:  # a norm after W_O, with the divisor of this run
+        norm_input = vectors.sum(0) if bias is None else vectors.sum(0) + bias
+        vectors, from_bias, bias = (
+            None if part is None else norm.normalize_part(part, norm_input) for part in (vectors, from_bias, bias)
+        )
+        if norm.bias is not None:
+            bias = norm.bias.unsqueeze(0) if bias is None else bias + norm.bias
+    return tuple(None if part is None else part * projections.factor for part in (vectors, from_bias, bias))
 
 
 @dataclass(frozen=True, eq=False)
 class Carried:
-    """Logit difference of two words in text A, if one head at a time is patched from text B; of `ablation.carried`.
+    """Result of `ablation.carried`: logit difference of two words in text A, with one head at a time patched from B.
 
     Attributes:
         texts, part: texts A and B, and the part of a head that is patched: "output", "pattern" or "values".
         position: position after which the words are predicted, or position of a blank.
         words: the word of A and the word of B; the difference is the logit of the first minus that of the second.
         same_prediction: whether A and B predict the same word; `words` are then those whose logits change most.
-        before, other: difference in A, and difference in B.
+        before, other: logit difference in A, and logit difference in B.
         table: a row per head: site, kind, layer, head, difference (with the head patched) and carried, which is
             (difference - before) / (other - before): 0 as in A, 1 as in B; less than 0 or more than 1 is possible.
     """
@@ -310,10 +312,9 @@ class Carried:
         """Describe the two words, their logit differences in A and B, and the head that carries the largest share."""
         first, second = (f"“{visible_text(word)}”" for word in self.words)
         (site, head), share = self.strongest, self.table["carried"].max()
-        reason = " A and B predict the same word, so these are the two whose logits change most."
-        reason = reason if self.same_prediction else ""
-        return (
-            f"Logit of {first} minus logit of {second} after position {self.position}: {in_cell(self.before)} in "
-            f"A and {in_cell(self.other)} in B.{reason} {site.head(head).capitalize()} carries the largest share of "
-            f"the way from A to B by its {self.part} alone: {share:.0%}."
-        )
+        difference = f"Logit of {first} minus logit of {second} after position {self.position}"
+        text = f"{difference}: {in_cell(self.before)} in A and {in_cell(self.other)} in B."
+        if self.same_prediction:
+            text += " A and B predict the same word, so these are the two whose logits change most."
+        carries = f"{site.head(head).capitalize()} carries the largest share of the way from A to B"
+        return f"{text} {carries} by its {self.part} alone: {share:.0%}."

@@ -25,11 +25,13 @@ class View:
     """Options for what a row or column of a map stands for; by default for one token.
 
     Attributes:
-        words: whether to merge the tokens of a word: weights are summed over keys and averaged over queries, so that
-            row sums are kept.
+        words: whether to merge the tokens of a word; weights are summed over keys and averaged over queries.
         special: whether to "show" or "hide" special tokens.
         sentences: whether to merge the tokens of a sentence in the same way; see `begins_sentence`.
         parts: number of parts of equal length into which the text is cut, each one row or column; 0 to cut nothing.
+
+    Raises:
+        InputError: if `special` or `parts` has an invalid value; the message has the valid ones.
     """
 
     words: bool = False
@@ -40,7 +42,7 @@ class View:
     def __post_init__(self):
         check_whole("The number of parts of a view", self.parts, 0, 1_000)
         if self.special not in SPECIAL:
-            raise InputError(f"A view cannot have special={self.special!r}; there are {', '.join(SPECIAL)}.")
+            raise InputError(f"A view cannot have special={self.special!r}; available: {', '.join(SPECIAL)}.")
 
     @property
     def unit(self) -> str:
@@ -52,7 +54,7 @@ class View:
         return "words" if self.words else ""
 
     def in_short(self) -> str:
-        """Describe the view in a few words for the name of a file, such as "words hide"."""
+        """Describe the view in a few words for a file name, such as "words hide"."""
         return " ".join(part for part in (self.unit, self.special) if part not in ("", "show"))
 
 
@@ -104,10 +106,10 @@ class Groups:
 
     @cached_property
     def turns(self) -> tuple[tuple[str, int, int], ...]:
-        """Role of each run of groups with the same role, with the index of its first group and that after its last."""
+        """Turns of a conversation, consecutive groups of one role: (role, first group, group after the last)."""
         turns, start = [], 0
-        for role, run in groupby(self.roles):
-            stop = start + len([*run])
+        for role, roles in groupby(self.roles):
+            stop = start + len([*roles])
             turns.append((role, start, stop))
             start = stop
         return tuple(turns)
@@ -118,17 +120,20 @@ class Groups:
         return int(index[0]) if len(index) else None
 
     def place(self, i: int) -> int | str:
-        """Return the position of group `i` for readers: 1 for a single token, "1–5" for tokens 1 to 5."""
+        """Return the position of group `i` for readers: 3 for a single token, "1–5" for tokens 1 to 5."""
         start, last = int(self.starts[i]), int(self.stops[i]) - 1
         return start if start == last else f"{start}–{last}"
 
     def last(self, texts: Sequence[str]) -> tuple[str, ...]:
         """Return one text per group, given one per position: the last in the group that is not empty, else ""."""
-        texts_of_groups = [texts[start:stop] for start, stop in zip(self.starts, self.stops, strict=True)]
-        return tuple(([""] + [text for text in group if text])[-1] for group in texts_of_groups)
+        result = []
+        for start, stop in zip(self.starts, self.stops, strict=True):
+            in_group = [text for text in texts[start:stop] if text]
+            result.append(in_group[-1] if in_group else "")
+        return tuple(result)
 
     def every(self, flags: np.ndarray) -> np.ndarray:
-        """Whether a flag is True at all positions of a group, boolean, (positions,) -> (groups,)."""
+        """Whether all positions of a group have the flag True, boolean, (positions,) -> (groups,)."""
         return np.array([flags[start:stop].all() for start, stop in zip(self.starts, self.stops, strict=True)], bool)
 
 
@@ -141,8 +146,8 @@ def groups(tokens: Sequence[Token], view: View = View(), text: str = "") -> Grou
     n, parts = len(tokens), view.parts or 1
     spans: list[list[int]] = []  # first position of each group, and the position after its last
     for i, token in enumerate(tokens):
-        is_same_part = i > 0 and i * parts // n == (i - 1) * parts // n
-        if is_same_part and _is_merged(tokens[i - 1], token, view, text):
+        part, part_before = i * parts // n, (i - 1) * parts // n
+        if i > 0 and part == part_before and _is_merged(tokens[i - 1], token, view, text):
             spans[-1][1] = i + 1
         else:
             spans.append([i, i + 1])
@@ -170,7 +175,7 @@ def as_tokens(tokens: Sequence[Token | str]) -> tuple[Token, ...]:
 
 
 def _is_merged(before: Token, token: Token, view: View, text: str) -> bool:
-    """Whether a view merges a token with the token before it; not if their roles or the texts of a pair differ."""
+    """Whether a view merges a token with the one before it; never if their roles, or their texts in a pair, differ."""
     if token.role != before.role or token.segment != before.segment:
         return False
     has_special = token.special or before.special
@@ -186,24 +191,26 @@ def _is_merged(before: Token, token: Token, view: View, text: str) -> bool:
 def grouped(blocks: Iterable[Block], queries: Groups, keys: Groups) -> tuple[np.ndarray, np.ndarray]:
     """Merge cells by groups of queries and groups of keys: the sum of their weights, float64, and whether any is open.
 
-    Both results have the shape (groups of queries, groups of keys). `blocks` are those of `blocks.blocks` or
-    `blocks.openings`, over the `covered` positions.
+    Both results have the shape (groups of queries, groups of keys).
+
+    Args:
+        blocks: result of `blocks.blocks` or `blocks.openings` over the `covered` positions of the groups.
     """
     group_of = []  # for both axes: group of each covered position, -1 if no group has the position
-    for starts, stops in ((queries.starts, queries.stops), (keys.starts, keys.stops)):
-        group_of_position = np.full(stops[-1] - starts[0], -1)
-        for group, (start, stop) in enumerate(zip(starts - starts[0], stops - starts[0], strict=True)):
-            group_of_position[start:stop] = group
+    for axis in (queries, keys):
+        group_of_position = np.full(axis.stops[-1] - axis.starts[0], -1)
+        for group, (start, stop) in enumerate(zip(axis.starts, axis.stops, strict=True)):
+            group_of_position[start - axis.starts[0] : stop - axis.starts[0]] = group
         group_of.append(group_of_position)
     shape = len(queries), len(keys)
     sums, is_open = np.zeros(shape), np.zeros(shape, bool)
     for block in blocks:
-        runs = []  # for both axes of the block: first position and group of each run of the same group
+        segments = []  # for both axes: where the group changes within the block, and the group that begins there
         for group_of_position, axis in zip(group_of, (block.rows, block.columns), strict=True):
             in_block = group_of_position[axis.in_window]
-            firsts = np.flatnonzero(np.diff(in_block, prepend=-2))
-            runs.append((firsts, in_block[firsts]))
-        (rows, row_groups), (columns, column_groups) = runs
+            changes = np.flatnonzero(np.diff(in_block, prepend=-2))
+            segments.append((changes, in_block[changes]))
+        (rows, row_groups), (columns, column_groups) = segments
         is_in_groups = np.ix_(row_groups >= 0, column_groups >= 0)
         target = np.ix_(row_groups[row_groups >= 0], column_groups[column_groups >= 0])
         if block.weights is not None:
@@ -220,9 +227,9 @@ def grouped(blocks: Iterable[Block], queries: Groups, keys: Groups) -> tuple[np.
 def first_reasons(
     mask: Mask | torch.Tensor, lengths: tuple[int, int], queries: Groups, keys: Groups, *, sentence: int = 0
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return the names of a mask's rules, and for the first cell of each pair of groups the number of its rule, from 1.
+    """Return the names of a mask's rules, and a code for the first cell of each pair of groups, (queries, keys).
 
-    An open cell has 0. A mask that is a tensor has one rule for all cells. `lengths`: numbers of queries and keys.
+    The code is 0 for an open cell, i for a cell blocked by names[i - 1]; for a tensor, 1 everywhere. `lengths`: (Q, K).
     """
     if isinstance(mask, torch.Tensor):
         return ("the model's mask",), np.ones((len(queries), len(keys)), np.int64)

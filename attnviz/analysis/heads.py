@@ -1,7 +1,6 @@
 """Metrics and roles of each head, heads that attend from one word to another, and heads that differ most from a head.
 
-Rows of padding, rows without an open key and rows with NaN are left out; if no row is left, the value of a metric is
-missing (`pandas.NA`), not NaN.
+Rows of padding, without an open key or with NaN are left out; a metric without rows is missing (`pandas.NA`), not NaN.
 """
 
 import re
@@ -67,14 +66,14 @@ class Metric:
         return self.needs == "weights" or not record.read_only
 
 
-_FIELDS = tomllib.loads(Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8"))["metric"]
-METRICS = tuple(
-    Metric(
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
-        | {"measure": getattr(batch, fields["measure"])}
-    )
-    for fields in _FIELDS
-)
+def _read_metric(fields: dict[str, Any]) -> Metric:
+    """Make a metric from its table in metrics.toml, where `measure` is the name of a function of `batch`."""
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    return Metric(**values | {"measure": getattr(batch, fields["measure"])})
+
+
+_TOML = Path(__file__).with_name("metrics.toml").read_text(encoding="utf-8")
+METRICS = tuple(map(_read_metric, tomllib.loads(_TOML)["metric"]))
 MAIN = tuple(metric.name for metric in METRICS if metric.main)
 """Names of the metrics that a page shows first."""
 
@@ -83,7 +82,7 @@ def metric(name: str) -> Metric:
     """Look up a metric by name, or raise InputError with the names that exist."""
     metrics = {metric.name: metric for metric in METRICS}
     if name not in metrics:
-        raise InputError(f"There is no metric {name!r}; there are {', '.join(metrics)}.")
+        raise InputError(f"There is no metric {name!r}. Available: {', '.join(metrics)}.")
     return metrics[name]
 
 
@@ -100,7 +99,8 @@ def head_metrics(
     `rows` is the number of measured rows, `left_out` the number of rows without an open key or with NaN.
 
     Args:
-        site, names: attention call and metrics to measure, None for all; columns of other metrics have missing values.
+        site: attention call to measure; None for all.
+        names: metrics to measure; None for all. The columns of other metrics have missing values.
         report: callback with the number of weights measured so far, and the total.
     """
     steps = record.steps if site is None else (record.step(site),)
@@ -116,17 +116,11 @@ def head_metrics(
             sums += sums_of(record, block, metrics)[:, 0]
             report(done + block.rows.stop * num_heads * step.shape[3], total)
         done += weights_of_all([step])
-        site_of_step = step.site
-        head = {
-            "site": str(site_of_step),
-            "kind": site_of_step.kind,
-            "layer": site_of_step.layer,
-            "head": range(num_heads),
-        }
-        columns = {metric.name: [None] * num_heads for metric in METRICS}
-        for metric, quotients in zip(metrics, sums.permute(2, 1, 0).tolist(), strict=True):
-            columns[metric.name] = [a / b if b else None for a, b in quotients]
-        table = pd.DataFrame(head | columns | {"rows": rows.tolist(), "left_out": left_out.tolist()})
+        columns = {"site": str(step.site), "kind": step.site.kind, "layer": step.site.layer, "head": range(num_heads)}
+        columns |= {metric.name: [None] * num_heads for metric in METRICS}
+        for metric, sums_of_heads in zip(metrics, sums.permute(2, 1, 0).tolist(), strict=True):
+            columns[metric.name] = [numerator / count if count else None for numerator, count in sums_of_heads]
+        table = pd.DataFrame(columns | {"rows": rows.tolist(), "left_out": left_out.tolist()})
         tables.append(table.astype({metric.name: "Float64" for metric in METRICS}))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
@@ -157,7 +151,7 @@ def seconds(record: Record, sentence: int = 0) -> float:
 
 @dataclass(frozen=True)
 class Threshold:
-    """Rule for a role: `metric` is at least `least`, and the metric `unless`, a simpler explanation, if any, is not."""
+    """Rule for a role: the metric `metric` is at least `least`, but the metric `unless` (a simpler role) is less."""
 
     name: str
     metric: str
@@ -200,9 +194,11 @@ def roles(row: Mapping[str, Any] | pd.Series) -> tuple[Role, ...]:
         is_explained = rule.unless is not None and numbers.get(rule.unless, 0.0) >= rule.least
         if value < rule.least or is_explained:
             continue
-        measured, fails = int(numbers.get(f"{rule.metric}_texts", num_texts)), numbers.get(f"{rule.metric}_fails")
-        texts = f"on average over {num_texts} texts" if measured == num_texts else f"on {measured} of {num_texts} texts"
-        texts = "on this text" if num_texts == 1 else texts
+        num_measured = int(numbers.get(f"{rule.metric}_texts", num_texts))
+        texts = f"on {num_measured} of {num_texts} texts"
+        if num_measured == num_texts:
+            texts = "on this text" if num_texts == 1 else f"on average over {num_texts} texts"
+        fails = numbers.get(f"{rule.metric}_fails")
         failures = "" if fails is None else f"; in {percent(fails, 0)} of them it fails (is below {rule.least:g})"
         suggested.append(Role(rule.name, f"{rule.name}: {value:.2f} {texts}{failures}", value, fails))
     return tuple(sorted(suggested, key=lambda role: role.value, reverse=True))
@@ -224,14 +220,14 @@ def farthest(
 ) -> list[tuple[Site, int, float]]:
     """Find the `count` heads that differ most from a head: site, head and Jensen-Shannon divergence in nats.
 
-    Heads of sites of the same kind are compared. The divergence is the mean over the rows that count in both heads: 0
-    for equal weights, ln 2 if no key has weight in both. Linear attention, whose weights are no distributions, and
-    heads without such rows are left out.
+    Heads of sites of the same kind are compared. The divergence is the mean over the rows measured in both heads: 0
+    for equal weights, ln 2 if no key has weight in both. Linear attention, whose weights are not distributions, and
+    heads without common measured rows are left out.
     """
-    steps = [step for step in record.steps if step.site.kind == site.kind and step.mixing == "softmax"]
     if record.step(site).mixing == "linear":
         return []
-    heads = [(step.site, number) for step in steps for number in range(step.num_heads)]
+    steps = [step for step in record.steps if step.site.kind == site.kind and step.mixing == "softmax"]
+    heads = [(step.site, head_index) for step in steps for head_index in range(step.num_heads)]
     if (site, head) not in heads:
         raise InputError(f"{site.head(head).capitalize()} is not among the {len(heads)} heads that were compared.")
     chosen, (sums, counts) = heads.index((site, head)), torch.zeros(2, len(heads), dtype=torch.float64)
@@ -253,14 +249,19 @@ def farthest(
 def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0) -> pd.DataFrame:
     """Rank all heads by the weight from one word to another.
 
-    For words of several tokens, the weight is the mean over the query's tokens and the sum over the key's. If a word
-    occurs several times, the pair of occurrences with the largest weight counts. Raise InputError if no call has both
-    words. The columns are site, kind, layer, head, query and key (positions of the words' first tokens), weight; the
-    largest weight is first. Heads of calls that do not have both words are left out.
+    For words of several tokens, the weight is the mean over the tokens of the query and the sum over the tokens of the
+    key. If a word occurs several times, the pair of occurrences with the largest weight counts.
 
     Args:
         query, key: a word or a phrase (case is ignored), or the position of a token, counted from 0.
         sentence: index in the batch.
+
+    Returns:
+        Columns site, kind, layer, head, query and key (positions of the words' first tokens), weight; the largest
+        weight first. Heads of calls that do not have both words are left out.
+
+    Raises:
+        InputError: if no call has both words, or there is no such sentence.
     """
     if not 0 <= sentence < len(record.sentences):
         raise InputError(f"There is no sentence {quoted(sentence)}; there are {len(record.sentences)}, counted from 0.")
@@ -276,13 +277,14 @@ def rank(record: Record, query: str | int, key: str | int, *, sentence: int = 0)
             whole_word = rf"(?<!\w){re.escape(word.strip())}(?!\w)"
             matches = occurrences(text.text, tokens_of_text, whole_word) if word.strip() else []
             spans.append([(first, stop) for first, stop, _ in matches])
-        for head in range(step.num_heads) if all(spans) else ():
+        query_spans, key_spans = spans
+        for head in range(step.num_heads) if query_spans and key_spans else ():
             pairs = []  # weight and first tokens of each pair of occurrences
-            for from_span in spans[0]:
-                means = step.weights(head, slice(*from_span), slice(None), sentence=sentence).double().mean(0)
-                pairs += [(float(means[slice(*to_span)].sum()), from_span[0], to_span[0]) for to_span in spans[1]]
-            weight, from_token, to_token = max(pairs, key=lambda pair: pair[0])
-            rows.append((str(step.site), step.site.kind, step.site.layer, head, from_token, to_token, weight))
+            for first_query, stop in query_spans:
+                means = step.weights(head, slice(first_query, stop), slice(None), sentence=sentence).double().mean(0)
+                pairs += [(float(means[slice(*span)].sum()), first_query, span[0]) for span in key_spans]
+            weight, query_token, key_token = max(pairs, key=lambda pair: pair[0])
+            rows.append((str(step.site), step.site.kind, step.site.layer, head, query_token, key_token, weight))
     if not rows:
         raise InputError(f"No attention goes from {quoted(query)} to {quoted(key)}: give words that the text has.")
     table = pd.DataFrame(rows, columns=["site", "kind", "layer", "head", "query", "key", "weight"])

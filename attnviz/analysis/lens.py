@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attnviz.analysis.contributions import parts_of, stream_of, written_by_heads
-from attnviz.analysis.predictions import NOT_A_NUMBER, NextWord, position_of, predicting
+from attnviz.analysis.predictions import NOT_A_NUMBER, NextWord, most_probable, position_of, predicting
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
 from attnviz.core.record import Record
@@ -57,20 +57,21 @@ def stages(record: Record) -> tuple[str, ...]:
 def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = None) -> WordGrid:
     """Find the most probable word after each position if the model ended after each layer: the logit lens.
 
-    The rows are `stages`: each partial sum of the stream goes through the last norm and the unembedding. The last row
-    is the prediction of the model. Raise InputError if the record has no residual stream, or there are no such
-    positions.
+    The rows are `stages`: each partial sum of the stream goes through the last norm and the unembedding.
 
     Args:
         record: result of a run with `stream=True`, see `attnviz.analyze`.
         positions: positions to read; None for all.
+
+    Raises:
+        InputError: if the record has no residual stream, or there are no such positions.
     """
     (positions, tokens), prediction = _columns(record, positions, sentence), predicting(record)
     words, values = [], []
     for stage in range(len(stages(record))):
-        best = [block.max(-1) for block in _probabilities(record, stage, positions, sentence)]
-        probabilities = torch.cat([block.values for block in best])
-        words_of_stage = [prediction.vocabulary[id] for block in best for id in block.indices.tolist()]
+        maxima = [block.max(-1) for block in _probabilities(record, stage, positions, sentence)]
+        probabilities = torch.cat([block.values for block in maxima])
+        words_of_stage = [prediction.vocabulary[id] for block in maxima for id in block.indices.tolist()]
         words.append(tuple(np.where(probabilities.isnan(), NOT_A_NUMBER, np.array(words_of_stage, object))))
         values.append(probabilities.numpy())
     return WordGrid(stages(record), positions, tokens, tuple(words), np.stack(values))
@@ -79,7 +80,11 @@ def logit_lens(record: Record, *, sentence: int = 0, positions: range | None = N
 def lens_words(record: Record, stage: int, position: int, *, sentence: int = 0, count: int = 5) -> tuple[NextWord, ...]:
     """List the most probable words of one cell of the logit lens, the most probable first; empty if they are NaN.
 
-    `stage` is 0 for the embedding, i for the sum after i layers; negative stages and positions count from the end.
+    Args:
+        stage: 0 for the embedding, i for the sum after i layers; negative stages and positions count from the end.
+
+    Raises:
+        InputError: if there is no such stage or position.
     """
     names = stages(record)
     if not -len(names) <= stage < len(names):
@@ -87,10 +92,7 @@ def lens_words(record: Record, stage: int, position: int, *, sentence: int = 0, 
     position = position_of(record, position, sentence=sentence)
     (block,) = _probabilities(record, stage % len(names), range(position, position + 1), sentence)
     probabilities, vocabulary = block[0], predicting(record).vocabulary
-    if probabilities.isnan().any():
-        return ()
-    ids = probabilities.topk(min(count, len(probabilities))).indices.tolist()
-    return tuple(NextWord(vocabulary[id], float(probabilities[id])) for id in ids)
+    return tuple(NextWord(vocabulary[id], float(probabilities[id])) for id in most_probable(probabilities, count))
 
 
 def pushed(
@@ -105,26 +107,29 @@ def pushed(
 ) -> WordGrid:
     """Find the words whose logits a head raises most and lowers most at each position, and by how much.
 
-    The head's output goes through W_O, the last norm with the divisor of this run, and the unembedding W_U. A number is
-    the head's contribution to a word's logit, as in `contributions`, with its bias of values. Special tokens, such as
-    <eos>, are left out. Raise InputError if the parts of the residual stream are not known, the head does not write to
-    it, or position or count is wrong. The rows are "up 1", "up 2", ..., "down 2", "down 1": from the most raised
-    to the most lowered word.
+    The head's output goes through W_O, the last norm with the divisor of this run, and the unembedding. A number is a
+    contribution to a word's logit, including the head's value bias. Special tokens, such as <eos>, are left out.
 
     Args:
         position, positions: one position, or a range; all positions if both are None.
         count: number of raised words, and of lowered words.
+
+    Returns:
+        Rows "up 1", "up 2", ..., "down 2", "down 1": from the most raised to the most lowered word.
+
+    Raises:
+        InputError: if the parts of the stream are not known, the head writes to no stream, or an argument is wrong.
     """
     if position is not None:
         position = position_of(record, position, sentence=sentence)
         positions = range(position, position + 1)
     if isinstance(head, bool) or not isinstance(head, int):
-        raise InputError(f"The words that one head raises and lowers need the number of the head, not {head!r}.")
+        raise InputError(f"The words that one head raises and lowers need the index of the head, not {head!r}.")
     stream, prediction = parts_of(record), predicting(record)
     (positions, tokens), readout = _columns(record, positions, sentence), stream.weights.readout
     if site not in stream.weights.sites:
-        what = f"In '{record.source}', {site} does not write into the stream of the prediction"
-        raise InputError(f"{what}; these do: {', '.join(map(str, stream.weights.sites))}.")
+        problem = f"In '{record.source}', {site} does not write into the stream of the prediction"
+        raise InputError(f"{problem}; these do: {', '.join(map(str, stream.weights.sites))}.")
     if not 0 <= head < stream.weights.num_heads[site]:
         raise InputError(f"There is no head {head}; there are {stream.weights.num_heads[site]}, counted from 0.")
     limit = (len(prediction.vocabulary) - len(prediction.special)) // 2
@@ -151,8 +156,7 @@ def pushed(
 def _probabilities(record: Record, stage: int, positions: range, sentence: int) -> Iterator[Tensor]:
     """Yield the probability of each word at each position, float64, in blocks of positions, (positions, words).
 
-    Those of a partial sum x of the stream, at index `stage` of `stages`, are softmax(unembedding(norm(x))); those of
-    the last stage are the model's.
+    For the partial sum x at index `stage` of `stages`: softmax(unembedding(norm(x))). The last stage is the model's.
     """
     stream, window = stream_of(record), slice(positions.start, positions.stop)
     model_logits = predicting(record).logits[sentence, window]

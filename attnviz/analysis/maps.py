@@ -14,16 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from attnviz.analysis.blocks import (
-    Block,
-    blocks,
-    empty_queries,
-    has_own_masks,
-    openings,
-    reasons_of,
-    weights_of,
-    window_ranges,
-)
+from attnviz.analysis.blocks import Block, blocks, empty_queries, has_own_masks, openings, reasons_of, weights_of
 from attnviz.check.arrays import VERY_NEGATIVE, to_may_attend
 from attnviz.core.attention import LONG
 from attnviz.core.masks import Mask
@@ -50,7 +41,7 @@ class Pooled:
     Attributes:
         queries, keys: first query position of each row of tiles, (r,), and first key position of each column, (c,).
         tile: cells per side of a tile; the last tiles may have fewer.
-        largest: largest weight in each tile, in linear attention the weight farthest from 0; or NaN.
+        largest: largest weight in each tile, or in linear attention the weight farthest from 0; NaN if a weight is NaN.
         at_query, at_key: query and key position of this weight; None for several heads.
         sums: sum of the weights in each tile, float64; None for several heads.
         sizes: number of cells in each tile.
@@ -93,17 +84,17 @@ def pooled(
     """
     queries, keys = window_ranges(step, rows, columns)
     tile = tile or max(1, math.ceil(max(len(queries), len(keys)) / TILES))
-    several = isinstance(heads, Sequence) and not isinstance(heads, str)
-    cache_key = tuple(heads) if several else heads, sentence, tile
-    is_cached = _is_whole(step, queries, keys) and len(keys) > LONG
+    has_several = isinstance(heads, Sequence) and not isinstance(heads, str)
+    cache_key = tuple(heads) if has_several else heads, sentence, tile
+    is_cached = (queries, keys) == window_ranges(step, ALL, ALL) and len(keys) > LONG
     cache = _pooled.setdefault(step, {})
     if is_cached and (result := cache.get(cache_key)) is not None:
         return result
     is_signed = step.mixing == "linear"
-    settings = {"heads": len(heads) if several else 0, "own_masks": has_own_masks(step), "is_signed": is_signed}
+    settings = {"num_heads": len(heads) if has_several else 0, "own_masks": has_own_masks(step), "is_signed": is_signed}
     tiles = _Tiles(queries, keys, tile, _dtype(step), **settings)
     row_maxima = None
-    if is_cached and not several:  # in the same pass, because callers ask for `strongest` next
+    if is_cached and not has_several:  # in the same pass, because callers ask for `strongest` next
         row_maxima = _Rows(len(queries), len(keys), _dtype(step), is_signed=is_signed)
     for block in blocks(step, heads, queries, keys, tile, sentence=sentence):
         tiles.add(block)
@@ -137,9 +128,10 @@ def farthest(largest: Tensor, smallest: Tensor) -> Tensor:
 
 
 class _Tiles:
-    """Accumulator that makes a `Pooled` from blocks of weights; `heads` is their number if there are several, else 0.
+    """Accumulator that makes a `Pooled` from blocks of weights.
 
-    With `is_signed`, the weight farthest from 0 counts as the largest. `own_masks`: heads have different masks.
+    `num_heads` is 0 for one map (a head, or all heads combined), otherwise the number of heads. With `own_masks`, these
+    have different masks. With `is_signed`, the weight farthest from 0 counts as the largest.
     """
 
     def __init__(
@@ -149,17 +141,17 @@ class _Tiles:
         tile: int,
         dtype: torch.dtype,
         *,
-        heads: int = 0,
+        num_heads: int = 0,
         own_masks: bool = False,
         is_signed: bool = False,
     ):
         self.queries, self.keys, self.tile = queries, keys, tile
-        self.several, self.is_signed = heads > 0, is_signed
+        self.has_several, self.is_signed = num_heads > 0, is_signed
         shape = len(queries[::tile]), len(keys[::tile])
-        self.largest = torch.zeros((heads, *shape) if heads else shape, dtype=dtype)
-        self.open = torch.zeros((heads, *shape) if heads and own_masks else shape, dtype=torch.int64)
+        self.largest = torch.zeros((num_heads, *shape) if num_heads else shape, dtype=dtype)
+        self.open = torch.zeros((num_heads, *shape) if num_heads and own_masks else shape, dtype=torch.int64)
         self.sums = torch.zeros(shape, dtype=torch.float64)
-        # row and column, in the window, of the largest weight of each tile; at first those of its first cell
+        # row and column, in the window, of the largest weight of each tile; at first of the tile's first cell
         self.row_of_largest = (torch.arange(shape[0])[:, None] * tile).expand(shape).clone()
         self.column_of_largest = (torch.arange(shape[1]) * tile).expand(shape).clone()
 
@@ -169,28 +161,28 @@ class _Tiles:
         c, tile_width = block.columns.num_tiles, block.columns.tile_size
         tiles, width = (..., block.rows.tiles, block.columns.tiles), c * tile_width
         if isinstance(block.open, Tensor):
-            open_by_column = block.open.view(-1, r, tile_height, width).sum(2)
-            self.open[tiles] += open_by_column.view(-1, r, c, tile_width).sum(3).squeeze(0)
+            open_in_columns = block.open.view(-1, r, tile_height, width).sum(2)
+            self.open[tiles] += open_in_columns.view(-1, r, c, tile_width).sum(3).squeeze(0)
         else:
             self.open[tiles] += block.open * tile_height * tile_width
         if block.cells is None:
             return
-        if self.several:
+        if self.has_several:
             self._add_heads(block, tiles)
             return
         before = self.largest[tiles]  # a view, so that it is updated in place
         weights = block.weights.view(r, tile_height, width)
         self.sums[tiles] += weights.sum(1).view(r, c, tile_width).sum(2, dtype=torch.float64)
         sizes = weights.abs() if self.is_signed else weights
-        largest, column = sizes.amax(1).view(r, c, tile_width).max(2)  # column: counted within the tile
-        column = column + torch.arange(0, width, tile_width)
+        largest, column_in_tile = sizes.amax(1).view(r, c, tile_width).max(2)
+        column = column_in_tile + torch.arange(0, width, tile_width)
         index = column[:, None].expand(-1, tile_height, -1)
         in_column = sizes.gather(2, index)  # the column with the largest weight, for each tile, (r, R, c)
         if largest.isnan().any():
             row = in_column.argmax(1)
         else:  # first row with the largest weight; much faster than argmax
-            numbers = torch.arange(tile_height, dtype=torch.int32)[:, None]
-            row = torch.where(in_column == largest[:, None], numbers, tile_height).amin(1).long()
+            rows_in_tile = torch.arange(tile_height, dtype=torch.int32)[:, None]
+            row = torch.where(in_column == largest[:, None], rows_in_tile, tile_height).amin(1).long()
         is_kept = (largest <= before.abs()) | before.isnan()
         if self.is_signed:  # the weight itself, with its sign
             largest = weights.gather(2, index).gather(1, row[:, None])[:, 0]
@@ -215,7 +207,7 @@ class _Tiles:
         queries, keys = np.array(self.queries), np.array(self.keys)
         heights, widths = (np.diff([*range(0, len(axis), self.tile), len(axis)]) for axis in (queries, keys))
         at_query = at_key = sums = None
-        if not self.several:
+        if not self.has_several:
             at_query, at_key = queries[self.row_of_largest.numpy()], keys[self.column_of_largest.numpy()]
             sums = self.sums.numpy()
         first_queries, first_keys = queries[:: self.tile], keys[:: self.tile]
@@ -231,7 +223,7 @@ def strongest(
     In linear attention it is the weight farthest from 0. NaN is ignored; a softmax row with only NaN has weight -1.
     """
     queries, keys = window_ranges(step, rows, columns)
-    is_whole = _is_whole(step, queries, keys)
+    is_whole = (queries, keys) == window_ranges(step, ALL, ALL)
     cache = _strongest.setdefault(step, {})
     if is_whole and (result := cache.get((head, sentence))) is not None:
         return result
@@ -291,13 +283,13 @@ def row_sums(step: Step, head: int | str, *, sentence: int = 0, rows: slice = AL
 
 
 def _dtype(step: Step) -> torch.dtype:
-    """Return the number type of a step's weights: that of its queries, or float32 if these are half precision."""
+    """Return the number type of a step's weights: the type of its queries, or float32 if they are half precision."""
     return torch.promote_types(step.query.dtype, torch.float32)
 
 
-def _is_whole(step: Step, queries: range, keys: range) -> bool:
-    """Whether a window has all queries and all keys of a step."""
-    return (queries, keys) == (range(step.shape[2]), range(step.shape[3]))
+def window_ranges(step: Step, rows: slice, columns: slice) -> tuple[range, range]:
+    """Convert slices of rows and columns, such as slice(None), to ranges of query and key positions of a call."""
+    return range(*rows.indices(step.shape[2])), range(*columns.indices(step.shape[3]))
 
 
 STATES = ("weight", "blocked", "nan", "empty row")
@@ -309,8 +301,7 @@ WEIGHT, BLOCKED, NAN, EMPTY = range(4)
 class Cells:
     """A window of the map of one head, or of all heads combined, for a figure or a file; arrays are (rows, columns).
 
-    If `tile` is above 1, each entry stands for a tile of cells: it has the largest weight of the tile and is blocked if
-    all cells of the tile are blocked.
+    If `tile` is above 1, each entry is a tile: it has the largest weight of its cells and is blocked if all cells are.
 
     Attributes:
         queries, keys: position of each row, (rows,), and column, (columns,); of a tile its first position.
@@ -354,17 +345,18 @@ def cells_of(
     A fully blocked tile has the rule that blocks its first cell.
 
     Args:
-        heads: numbers of heads, or names of `AGGREGATIONS`.
+        heads: indices of heads, or names of `AGGREGATIONS`.
         tile: cells per side of a tile; 1 for every cell.
         scores: whether to compute scores; False for a read-only record, which does not have the model's scores.
     """
     window = {"sentence": sentence, "rows": rows, "columns": columns}
-    first_rows, first_columns = (slice(part.start, part.stop, (part.step or 1) * tile) for part in (rows, columns))
+    # slices of the first row and the first column of each tile
+    first_rows, first_columns = (slice(axis.start, axis.stop, (axis.step or 1) * tile) for axis in (rows, columns))
     queries, keys = np.arange(step.shape[2])[first_rows], np.arange(step.shape[3])[first_columns]
     has_one_mask = step.mask is None or isinstance(step.mask, Mask)
     shared_reasons = reasons_of(step, 0, first_rows, first_columns, sentence=sentence) if has_one_mask else None
-    several = tile > 1 and len(heads) > 1 and not any(isinstance(head, str) for head in heads)
-    tiles_of_heads = pooled(step, heads, tile, **window) if several else None
+    pool_together = tile > 1 and len(heads) > 1 and not any(isinstance(head, str) for head in heads)
+    tiles_of_heads = pooled(step, heads, tile, **window) if pool_together else None
     result = []
     for i, head in enumerate(heads):
         reasons, codes = shared_reasons or reasons_of(step, head, first_rows, first_columns, sentence=sentence)
@@ -374,7 +366,7 @@ def cells_of(
             weights = weights_of(step, head, rows, columns, sentence=sentence).numpy()
             if scores and isinstance(head, int) and step.mixing == "softmax":
                 head_scores = step.scores(head, rows, columns, sentence=sentence).numpy()
-        elif several:
+        elif pool_together:
             open_cells = tiles_of_heads.open[i] if tiles_of_heads.open.ndim == 3 else tiles_of_heads.open
             weights, blocked = tiles_of_heads.largest[i], blocked * (open_cells == 0)
         else:
@@ -389,7 +381,7 @@ def cells_of(
 def states_of(weights: np.ndarray, blocked: np.ndarray, is_empty: np.ndarray, tile: int) -> np.ndarray:
     """Return the state of each cell or tile, such as `WEIGHT`, from its weight and the rule that blocks it (0: none).
 
-    `is_empty` tells for each row of cells whether it has no open key; a tile is `EMPTY` if all its rows are.
+    `is_empty`: whether a row of cells has no open key, boolean, (cell rows,); a tile is `EMPTY` if all its rows are.
     """
     states = np.where(np.isnan(weights), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
     if len(is_empty):

@@ -1,4 +1,4 @@
-"""Weights of a query over the patches of pictures, minus those of a neutral question, or without attention sinks.
+"""Weights of a query on the patches of pictures, minus the weights of a neutral question, or without attention sinks.
 
 A row is a query, counted from 0 or, if negative, from the end of its text: -1 is the last token, which predicts the
 first token of an answer. Patches are the keys with a box in a picture; arrays have them in the order of the keys.
@@ -39,17 +39,18 @@ def minus_neutral(
 ) -> Tensor:
     """Subtract, patch by patch, the weights for a neutral question from the weights of a row, float64, (patches,).
 
-    The differences are d_j = w_ij - v_j: w are the weights of `record`, and v those of the last row of `neutral`, a run
-    with the same picture and a question such as "Describe the picture.". They sum to 0 only if both rows give the
-    pictures the same total weight. Raise InputError if the pictures of the records differ, or one record has no such
-    row.
+    The differences are d_j = w_ij - v_j: w are weights of `record`, and v weights of the last row of `neutral`, a run
+    with the same picture and a question such as "Describe the picture."; they need not sum to 0.
+
+    Raises:
+        InputError: if the pictures of the records differ, or one record has no such row.
     """
     patches_of_runs = []
     for run in (record, neutral):
         text = run.texts(site, sentence=sentence)[1]
         patches_of_runs.append((text.pictures, [text.tokens[i].box for i in patches(run, site, sentence=sentence)]))
     if patches_of_runs[0] != patches_of_runs[1]:
-        raise InputError("The records are of other pictures; ask the neutral question about the same ones.")
+        raise InputError("The records are of different pictures; ask the neutral question about the same ones.")
     return weights(record, site, head, row, sentence=sentence) - weights(neutral, site, head, sentence=sentence)
 
 
@@ -59,7 +60,7 @@ def without_sinks(
     """Divide the weights of a row over the patches by their sum without sinks, float64, (patches,); sinks have NaN.
 
     A patch j is a sink if m_j > multiple · median_k m_k, where m_j is its mean weight over all rows that may attend to
-    every patch: in a decoder the rows from the last patch on. A patch that no row may attend to is left out there.
+    every patch (patches that no row may attend to do not count): in a decoder the rows from the last patch on.
     """
     positions = patches(record, site, sentence=sentence)
     row_weights = weights(record, site, head, row, sentence=sentence)

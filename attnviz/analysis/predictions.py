@@ -38,7 +38,11 @@ def predicting(record: Record) -> Prediction:
 
 
 def position_of(record: Record, position: int, *, sentence: int = 0) -> int:
-    """Convert a position, negative if counted from the end, to one counted from 0; raise InputError if it is wrong."""
+    """Convert a position, negative if counted from the end, to one counted from 0.
+
+    Raises:
+        InputError: if there is no such sentence or position.
+    """
     if isinstance(sentence, bool) or sentence not in range(len(record.read)):
         raise InputError(f"There is no sentence {sentence!r}; there are {len(record.read)}, counted from 0.")
     length = record.read[sentence].length
@@ -68,7 +72,7 @@ NOT_A_NUMBER = "NaN"
 
 @dataclass(frozen=True)
 class PredictedWord:
-    """A token and the most probable word after it, or a blank and the most probable word in it; see `NOT_A_NUMBER`."""
+    """A token and the most probable word after it, or a blank and the most probable word in it, or `NOT_A_NUMBER`."""
 
     token: str
     word: str
@@ -92,7 +96,7 @@ def predicted_words(record: Record, *, sentence: int = 0) -> tuple[PredictedWord
 
 @dataclass(frozen=True)
 class NextWord:
-    """A possible next word, or a label, with its probability, and its probability before a change or None.
+    """A possible next word, or a label: its probability, and its probability before a change (None if not compared).
 
     For a regression (see `Record.label_kind`), `word` is the name of a number, and `probability` its value.
     """
@@ -107,28 +111,29 @@ def next_words(
 ) -> tuple[NextWord, ...]:
     """List the most probable words after a position, the most probable first; empty if the probabilities are NaN.
 
-    Given a run `before` a change, list the most probable words of both runs. The run is ignored if its tokens up to the
-    position differ (see `same_input`). Raise InputError if the model predicts no words, the position does not exist, or
-    the vocabularies of the runs differ.
+    Given a run `before` a change, list the most probable words of both runs, unless it read other tokens up to there.
+
+    Raises:
+        InputError: if the model predicts no words, the position does not exist, or the vocabularies of the runs differ.
     """
     after, vocabulary = _probabilities(record, position, sentence), record.prediction.vocabulary
-
-    def best(probabilities: Tensor) -> list[int]:
-        """Return the ids of the `count` most probable words; an empty list if a probability is NaN."""
-        has_nan = bool(probabilities.isnan().any())
-        return [] if has_nan else probabilities.topk(min(count, len(probabilities))).indices.tolist()
-
     if before is None or not same_input(before, record, position, sentence=sentence):
-        return tuple(NextWord(vocabulary[i], float(after[i])) for i in best(after))
+        return tuple(NextWord(vocabulary[i], float(after[i])) for i in most_probable(after, count))
     old_vocabulary = predicting(before).vocabulary
-    # converted to lists only if needed, which decodes the whole vocabulary of a tokenizer
+    # lists are compared only if needed, because this decodes the whole vocabulary of a tokenizer
     if old_vocabulary != vocabulary and list(old_vocabulary) != list(vocabulary):
         raise InputError(f"'{before.source}' and '{record.source}' have different words, which cannot be compared.")
     old = _probabilities(before, position, sentence)
-    ids = dict.fromkeys([*best(after), *best(old)])  # without duplicates
+    ids = dict.fromkeys([*most_probable(after, count), *most_probable(old, count)])  # without duplicates
     ranking = old if after.isnan().any() else after
     ranked = sorted(ids, key=ranking.__getitem__, reverse=True)
     return tuple(NextWord(vocabulary[i], float(after[i]), float(old[i])) for i in ranked)
+
+
+def most_probable(probabilities: Tensor, count: int) -> list[int]:
+    """Return the ids of the `count` largest probabilities, (words,); an empty list if one is NaN."""
+    has_nan = bool(probabilities.isnan().any())
+    return [] if has_nan else probabilities.topk(min(count, len(probabilities))).indices.tolist()
 
 
 def most_changed(before: Record, after: Record, *, sentence: int = 0) -> int | None:
@@ -160,21 +165,23 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
 
     Given a run `before` a change, each class also has its probability in that run. Probabilities are the softmax of the
     logits, or their logistic function if there is one class, or if several labels can be true at once. A regression has
-    its numbers in place of probabilities, in the order of the model. Raise InputError if the model does not classify,
-    or its classes differ from those of the run before.
+    its numbers in place of probabilities, in the order of the model.
+
+    Raises:
+        InputError: if the model does not classify, or the runs have different classes.
     """
-    values = []
+    values_of_runs = []
     for run in (record,) if before is None else (record, before):
         if run.labels is None:
             raise InputError(f"'{run.source}' does not classify.")
         if run.labels[0] != record.labels[0]:
             raise InputError(f"'{run.source}' and '{record.source}' have different labels, which cannot be compared.")
-        logits = run.labels[1][sentence].double()
+        values = run.labels[1][sentence].double()  # numbers, or logits
         if not is_number(run):
-            are_independent = run.label_kind == "several" or len(logits) == 1
-            logits = logits.sigmoid() if are_independent else logits.softmax(-1)
-        values.append(logits)
-    names, after, old = record.labels[0], values[0], values[-1]
+            are_independent = run.label_kind == "several" or len(values) == 1
+            values = values.sigmoid() if are_independent else values.softmax(-1)
+        values_of_runs.append(values)
+    names, after, old = record.labels[0], values_of_runs[0], values_of_runs[-1]
     ranking = old if after.isnan().any() else after
     if ranking.isnan().any():
         return ()
@@ -185,8 +192,10 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -
 def output_change(before: Record, after: Record, sentence: int = 0) -> Tensor:
     """Compute the relative change of each token's output vector, (n,): ||after - before|| / ||before||.
 
-    The change of a zero vector is 0 if it stayed zero, else infinite. Raise ShapeError if the tokens of the records
-    differ, such as after an encoder-decoder generated another text.
+    The change of a zero vector is 0 if it stayed zero, else infinite.
+
+    Raises:
+        ShapeError: if the tokens of the records differ, such as after an encoder-decoder generated another text.
     """
     if before.output[:, 0].shape != after.output[:, 0].shape:
         raise ShapeError(f"The outputs differ in shape: {tuple(before.output.shape)}, {tuple(after.output.shape)}.")

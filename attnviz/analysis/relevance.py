@@ -45,7 +45,7 @@ class WordLogit:
 
 
 def texts_of(record: Record, sentence: int) -> dict[str, tuple[Token, ...]]:
-    """Return the tokens of each text that a model reads, without padding, by what reads it: "encoder" or "decoder"."""
+    """Return the tokens of the texts that the encoder and the decoder of a model read, without padding, by its kind."""
     texts = {record.sites[-1].kind: record.sentences[sentence]}
     if record.targets:
         texts = {"encoder": record.sentences[sentence], "decoder": record.targets[sentence]}
@@ -58,19 +58,16 @@ class Relevance(WordLogit):
 
     Attributes:
         products: ∇A ⊙ A of each site, (H, Q, K), without padding; the numbers have signs, and a sink is the last key.
-        unseen: sentence about attention calls that were not captured, so `products` lack them; None if there are none.
+        unseen: sentence about attention calls that were not captured and are missing from `products`, or None.
     """
 
     products: Mapping[Site, Tensor]
     unseen: str | None = None
 
     def head(self, site: Site, head: int | str, *, signed: bool = False) -> Tensor:
-        """Return gradient times weight of one head, or the mean over heads (Ā) for "mean", (Q, K).
-
-        Negative products are set to 0, before the mean over heads, unless `signed`.
-        """
+        """Return gradient times weight of a head, or the "mean" (Ā), (Q, K); negatives are 0 unless `signed`."""
         if site not in self.products:
-            raise InputError(f"There is no {site}; there are {', '.join(map(str, self.products))}.")
+            raise InputError(f"There is no {site}. Available: {', '.join(map(str, self.products))}.")
         heads = self.products[site] if signed else self.products[site].clamp(min=0)
         if head == "mean":
             return heads.mean(0)
@@ -101,31 +98,32 @@ class Relevance(WordLogit):
 def through_layers(maps: Mapping[Site, Tensor]) -> dict[int, dict[str, Tensor]]:
     """Compute R after each layer of the stack that predicts, with the equations above.
 
-    `maps`: Ā of each site, (Q, K); in self-attention, a last key beyond the queries is a sink and is left out. Each R
-    has a row per position of the stack; its columns are the tokens of "encoder" or "decoder".
+    Each R has a row per position of this stack; its columns are the tokens of "encoder" or "decoder".
+
+    Args:
+        maps: Ā of each site, (Q, K); in self-attention, a last key beyond the queries is a sink and is left out.
     """
     sites = sorted(maps, key=lambda site: (site.layer, site.kind == "cross"))
     kinds = {site.kind for site in sites}
     last = "decoder" if "decoder" in kinds else "encoder"
-    r_ii = None  # of an encoder below a decoder
+    r_ii = None  # encoder tokens in encoder positions, only below a decoder
     for site in sites:
         if last == "decoder" and site.kind == "encoder":
-            relevant = maps[site][:, : len(maps[site])]
-            r_ii = torch.eye(len(relevant), dtype=relevant.dtype) if r_ii is None else r_ii
-            r_ii = r_ii + relevant @ r_ii
+            self_attention = maps[site][:, : len(maps[site])]
+            r_ii = torch.eye(len(self_attention), dtype=self_attention.dtype) if r_ii is None else r_ii
+            r_ii = r_ii + self_attention @ r_ii
     result: dict[int, dict[str, Tensor]] = {}
-    r_tt = r_ti = None  # of the last stack
+    r_tt = r_ti = None  # own tokens, and encoder tokens, in the positions of the last stack
     for site in (site for site in sites if site.kind in (last, "cross")):
-        relevant = maps[site]
         if site.kind == "cross":
-            r_ti = r_ti + _normalize(r_tt).mT @ relevant @ _normalize(r_ii)
+            r_ti = r_ti + _normalize(r_tt).mT @ maps[site] @ _normalize(r_ii)
         else:
-            relevant = relevant[:, : len(relevant)]
-            r_tt = torch.eye(len(relevant), dtype=relevant.dtype) if r_tt is None else r_tt
+            self_attention = maps[site][:, : len(maps[site])]
+            r_tt = torch.eye(len(self_attention), dtype=self_attention.dtype) if r_tt is None else r_tt
             if r_ti is None and "cross" in kinds:
-                r_ti = relevant.new_zeros(len(relevant), len(r_ii))
-            r_tt = r_tt + relevant @ r_tt
-            r_ti = None if r_ti is None else r_ti + relevant @ r_ti
+                r_ti = self_attention.new_zeros(len(self_attention), len(r_ii))
+            r_tt = r_tt + self_attention @ r_tt
+            r_ti = None if r_ti is None else r_ti + self_attention @ r_ti
         result[site.layer] = {last: r_tt} if r_ti is None else {last: r_tt, "encoder": r_ti}
     return result
 
@@ -145,7 +143,7 @@ class IntegratedGradients(WordLogit):
     Attributes:
         steps: number of integration points.
         baseline: logit with all embeddings of the sentence set to zero.
-        attributions: number of each token, (n,) float64, by what reads the text: "encoder" or "decoder".
+        attributions: attribution of each token, (n,) float64, in the text of the "encoder" and of the "decoder".
     """
 
     steps: int

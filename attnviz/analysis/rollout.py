@@ -47,8 +47,11 @@ class MixingMatrices:
 def mixed(record: Record, kind: str | None = None, *, sentence: int = 0) -> MixingMatrices:
     """Compute ½ A + ½ I for every layer of a stack: A is the mean weight of the heads, with rows divided by their sums.
 
-    `kind` is "encoder" or "decoder"; None for the stack that produces the output. Raise InputError if there is no such
-    stack, some of its layers are missing from the record, or it is too long.
+    Args:
+        kind: "encoder" or "decoder"; None for the stack that produces the output.
+
+    Raises:
+        InputError: if there is no such stack, some of its layers are missing from the record, or it is too long.
     """
     steps = _stack(record, kind)
     n = token_counts(record, steps[0], sentence)[0]
@@ -108,8 +111,8 @@ def rows(
 ) -> tuple[MixingMatrices, Tensor]:
     """Compute the rows of `rollout` at some positions, for a text of any length, block by block.
 
-    From the last layer to the first, a row r becomes r Ã = ½ r A + ½ r. `layers`: number of layers, from the first on;
-    None for all. Returns the stack, without its matrices, and the rows, (positions, n), float64.
+    Each row is multiplied from the right by Ã of the last layer, then of the layer before, and so on. `layers`: number
+    of layers, from the first on; None for all. Returns the stack without its matrices, and the rows, (positions, n).
     """
     steps = _stack(record, kind)[:layers]
     n = token_counts(record, steps[0], sentence)[0]

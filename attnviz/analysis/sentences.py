@@ -75,8 +75,8 @@ def cell(
     if row is None or column is None:
         tokens = record.tokens(site, sentence=sentence)
         position, hidden_token = (query, tokens[0][query]) if row is None else (key, tokens[1][key])
-        text = f"{quoted_token(hidden_token.text, position)} is hidden in this view."
-        return f"{text[:-1]}{OFF}" if head in step.heads_off else text
+        text = f"{quoted_token(hidden_token.text, position)} is hidden in this view"
+        return f"{text}{OFF}" if head in step.heads_off else f"{text}."
     first_query, first_key = int(whole.queries.starts[row]), int(whole.keys.starts[column])
     window = {"rows": slice(first_query, first_query + 1), "columns": slice(first_key, first_key + 1)}
     cells = views.see(record, site, sentence=sentence, view=view, **window).cells([head])[0]
@@ -120,8 +120,8 @@ def predicting(view: AttentionView, row: int) -> str:
 
 
 def all_heads(step: Step) -> str:
-    """Name the heads of a combined map: "all heads", or "all 4 heads, also those off" if some are switched off."""
-    return f"all {step.num_heads} heads, also those off" if step.heads_off else "all heads"
+    """Name the heads of a combined map: "all heads", or "all 4 heads, including those off" if some are off."""
+    return f"all {step.num_heads} heads, including those off" if step.heads_off else "all heads"
 
 
 FILLED = {"zero": "zeros", "nan": "NaN", "uniform": "spread evenly over all keys", "error": "undefined"}
@@ -132,9 +132,9 @@ def head(view: AttentionView, head: int | str) -> str:
     """Describe the map of a head: its size, its strongest weights, merged or hidden tokens, and edits."""
     step = view.step
     comma = "," if step.heads_off else ""
-    what = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{comma}"
+    name = f"Head {head}" if isinstance(head, int) else f"The {head} of {all_heads(step)}{comma}"
     size = f"{counted(len(view.queries), 'query')} by {counted(len(view.keys), 'key')}"
-    text = f"{what} of {view.site}, {size}."
+    text = f"{name} of {view.site}, {size}."
     weights, keys = view.strongest(head)
     sizes, verb = (np.abs(weights), "takes most from") if step.linear else (weights, "looks most at")
     clauses = []
@@ -186,17 +186,18 @@ def count_of_leaks(test: LeakTest) -> str:
 
 def leaks(test: LeakTest) -> str:
     """Describe a leak test: its leaks, the compared outputs, the expected rule, and the tokens that were left out."""
-    pairs = test.pairs
-    first = "; ".join(test.in_words(*pair) for pair in pairs[:MOST_NAMED])
-    more = f"; and {len(pairs) - MOST_NAMED:,} more" if len(pairs) > MOST_NAMED else ""
-    summary = f"{as_sentence(count_of_leaks(test))[:-1]}{f': {first}{more}' if pairs else ''}."
-    changed, unused = int(test.tested.sum()), int(test.unused.sum())
-    what = f"Compared: {test.where}, the output at {len(test.queries)} positions"
-    how = f"{what}, when each of {counted(changed, 'token')} is changed; expected: {test.promise}."
-    unchanged = f"In {counted(unused, 'open cell')} the output did not change." if unused else ""
+    pairs, num_unused = test.pairs, int(test.unused.sum())
+    summary = as_sentence(count_of_leaks(test))
+    if pairs:
+        leaks = "; ".join(test.in_words(*pair) for pair in pairs[:MOST_NAMED])
+        more = f"; and {len(pairs) - MOST_NAMED:,} more" if len(pairs) > MOST_NAMED else ""
+        summary = f"{summary[:-1]}: {leaks}{more}."
+    outputs = f"Compared: {test.where}, the output at {len(test.queries)} positions"
+    changed = f"when each of {counted(int(test.tested.sum()), 'token')} is changed; expected: {test.promise}."
+    unchanged = [f"In {counted(num_unused, 'open cell')} the output did not change."] if num_unused else []
+    sentences = [summary, f"{outputs}, {changed}", *unchanged, *map(as_sentence, test.notes)]
     edits = test.edits.in_words()
-    parts = [summary, how, unchanged, *map(as_sentence, test.notes), f"Changed: {', '.join(edits)}." if edits else ""]
-    return " ".join(filter(None, parts))
+    return " ".join([*sentences, f"Changed: {', '.join(edits)}."] if edits else sentences)
 
 
 def change(moved: np.ndarray, labels: Sequence[str]) -> str:
@@ -210,7 +211,7 @@ def change(moved: np.ndarray, labels: Sequence[str]) -> str:
 
 
 def next_word(record: Record, position: int, *, before: Record | None = None, sentence: int = 0, count: int = 5) -> str:
-    """Describe the most probable words after a position or in a blank, or labels of a token, with probabilities."""
+    """Describe the most probable words after a position or in a blank, or the labels of a token, with probabilities."""
     after = f"{_preposition(record)} {quoted_token(analysis.token_at(record, position, sentence=sentence), position)}"
     ranked = analysis.next_words(record, position, before=before, sentence=sentence, count=count)
     if not ranked:
@@ -221,8 +222,9 @@ def next_word(record: Record, position: int, *, before: Record | None = None, se
         old = "" if word.before is None else f" (before the change {percent(word.before)})"
         listed.append(f"{quoted(word.word)} {percent(word.probability)}{old}")
     is_other_text = before is not None and not analysis.same_input(before, record, position, sentence=sentence)
-    what = "Most probable label" if analysis.labels_tokens(record) else "Most probable"
-    return f"{what} {after}: {', '.join(listed)}.{f' {OTHER_WORDS}.' if is_other_text else ''}"
+    title = "Most probable label" if analysis.labels_tokens(record) else "Most probable"
+    note = f" {OTHER_WORDS}." if is_other_text else ""
+    return f"{title} {after}: {', '.join(listed)}.{note}"
 
 
 def _preposition(record: Record) -> str:
@@ -247,10 +249,10 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     token = quoted_token(prediction.token, prediction.position)
     least = f"{quoted(prediction.word)} {percent(prediction.probability)}, {where} {token}"
     nouns = {"after": ("token", "next word"), "in place of": ("blank", "word"), "of": ("token", "label")}
-    what, word = nouns[where]
+    place, word = nouns[where]
     length = analysis.cut(record, sentence=sentence)
     ended = f" The text was cut after {length} tokens." if length else ""
-    tokens = f"1 {what}" if len(now) == 1 else f"each of {len(now)} {what}s"
+    tokens = f"1 {place}" if len(now) == 1 else f"each of {len(now)} {place}s"
     text = f"{where.capitalize()} {tokens}, the most probable {word}. The least certain: {least}.{ended}"
     if before is None:
         return text
@@ -259,12 +261,10 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     count = len(changed) + abs(len(old) - len(now))
     if not count:
         return f"{text} All are as before the change."
-    changes = [
-        f"{quoted(b.word)} {where} {quoted_token(b.token, b.position)}, before {quoted(a.word)}"
-        for a, b in changed[:MOST_NAMED]
-    ]
-    differ = f"{count} {'differs' if count == 1 else 'differ'} from before the change"
-    return f"{text} {': '.join(filter(None, [differ, '; '.join(changes)]))}."
+    places = [f"{quoted(b.word)} {where} {quoted_token(b.token, b.position)}" for _, b in changed]
+    words = [f"{place}, before {quoted(a.word)}" for place, (a, _) in zip(places, changed, strict=True)]
+    details = f": {'; '.join(words[:MOST_NAMED])}" if words else ""
+    return f"{text} {count} {'differs' if count == 1 else 'differ'} from before the change{details}."
 
 
 def labels(record: Record, *, before: Record | None = None, sentence: int = 0) -> str:
@@ -319,7 +319,7 @@ def compared_cell(both: AlignedPair, row: int, column: int) -> str:
     part = both.part(slice(row, row + 1), slice(column, column + 1))
     difference = float(part.difference[0, 0])
     digits = int(digits_of(*(weights[0, 0] for weights, _ in part.maps), part.difference[0, 0]))
-    clauses, subjects = {}, set()  # one subject: both maps have a weight, for the same tokens
+    clauses, subjects = {}, set()  # a single subject if both maps have a weight, for the same tokens
     for i, (side, name) in enumerate(((part.a, "A"), (part.b, "B"))):
         weight, state = (array[0, 0] for array in part.maps[i])
         if state == BLANK:
@@ -327,23 +327,25 @@ def compared_cell(both: AlignedPair, row: int, column: int) -> str:
         query_position, key_position = part.rows[0][i], part.columns[0][i]
         query = quoted_token(side.tokens[0][query_position].text, query_position)
         key = quoted_token(side.tokens[1][key_position].text, key_position)
+        number = decimals(float(weight), digits)
+        subjects.add(name if state in (analysis.BLOCKED, analysis.EMPTY) else (query, key))
         if state == analysis.BLOCKED:
             clauses[name] = f"{query} may not look at {key}"
         elif state == analysis.EMPTY:
             clauses[name] = f"{query} has no key left"
+        elif side.step.linear:
+            clauses[name] = f"{query} takes {key} with {number}"
         else:
-            number = decimals(float(weight), digits)
-            gives_weight = f"{query} gives {number} to {key}"
-            clauses[name] = f"{query} takes {key} with {number}" if side.step.linear else gives_weight
-        subjects.add(name if state in (analysis.BLOCKED, analysis.EMPTY) else (query, key))
-    if len(clauses) < 2:
-        ((name, clause),) = clauses.items()
-        return f"{clause} in {name}; {'B' if name == 'A' else 'A'} has no such cell."
+            clauses[name] = f"{query} gives {number} to {key}"
+    if "B" not in clauses:
+        return f"{clauses['A']} in A; B has no such cell."
+    if "A" not in clauses:
+        return f"{clauses['B']} in B; A has no such cell."
     higher = ""
     if difference and not np.isnan(difference):
         higher = f": higher in {'A' if difference > 0 else 'B'} by {decimals(abs(difference), digits)}"
     if len(subjects) == 1 and both.a.step.mixing == both.b.step.mixing:
-        return f"{clauses['A']} in A and {number} in B{higher}."
+        return f"{clauses['A']} in A and {number} in B{higher}."  # `number` is the weight in B
     return f"{clauses['A']} in A, and in B {clauses['B']}{higher}."
 
 
@@ -386,8 +388,9 @@ def reaches(shares: np.ndarray, texts: Sequence[str]) -> str:
         return sentence
     others = np.where(np.eye(len(texts), dtype=bool), 0.0, shares)
     row, column = (int(i) for i in np.unravel_index(others.argmax(), others.shape))
-    share, to, source = percent(float(shares[row, column])), *(quoted_token(texts[i], i) for i in (row, column))
-    return f"{sentence} The largest share of another token: {share} of position {to} comes from {source}."
+    target, source = (quoted_token(texts[i], i) for i in (row, column))
+    share = percent(float(shares[row, column]))
+    return f"{sentence} The largest share of another token: {share} of position {target} comes from {source}."
 
 
 def reached(shares: np.ndarray, texts: Sequence[str], position: int) -> str:
@@ -408,11 +411,11 @@ def largest(table: pd.DataFrame) -> str:
     descriptions = []
     for row in rows.to_dict("records"):
         number = digits(row.pop(column))
-        tokens = {"query": "query_token", "key": "key_token", "position": "token"}
-        texts = {name: row.pop(token) for name, token in tokens.items() if {name, token} <= {*row}}
-        is_head = {"kind", "layer", "head"} <= {*row}
+        token_columns = {"query": "query_token", "key": "key_token", "position": "token"}
+        texts = {name: row.pop(token) for name, token in token_columns.items() if name in row and token in row}
+        is_head = {"kind", "layer", "head"} <= row.keys()
         parts = [Site(row.pop("kind"), row.pop("layer")).head(row.pop("head"))] if is_head else []
-        for name, value in row.items():
+        for name, value in row.items():  # the remaining columns
             text = quoted(value) if isinstance(value, str) else value
             text = quoted_token(texts[name], value) if name in texts else text
             parts.append(f"{name.replace('_', ' ')} {text}")

@@ -27,9 +27,8 @@ STRONGEST = 16
 def weights_table(view: AttentionView, head: int | str) -> pd.DataFrame:
     """Make a table with a row per cell: query, query_token, key, key_token, weight, score, state, rule.
 
-    If the model predicts words, a column `predicts` follows query_token. Combined heads have no scores. `state` is one
-    of `analysis.STATES`; `rule` names the rule that blocks a cell. In a view a merged word has its first position and
-    no score, and the note describes the view.
+    If the model predicts words, a column `predicts` follows query_token. `state` is one of `analysis.STATES`; `rule`
+    names the rule that blocks a cell. Combined heads and merged words have no score; a note describes the view.
     """
     return _weights(view, head, many=len(view.queries) * len(view.keys) > MOST_CELLS)
 
@@ -49,8 +48,8 @@ def heads_table(view: AttentionView) -> pd.DataFrame:
 def mask_table(view: SeenMask) -> pd.DataFrame:
     """Make a table with a row per cell of a mask: query, query_token, key, key_token, may_attend, rule.
 
-    A note describes the view. Above `MOST_CELLS` cells, only the first key of each run of keys with the same rule (or
-    none) has a row; queries after about `MOST_CELLS` such rows are left out, and the note says so.
+    A note describes the view. Above `MOST_CELLS` cells, a key is left out if the key before it is blocked by the same
+    rule, or both are open; queries after about `MOST_CELLS` rows are left out. The note says so.
     """
     many, cells, count = len(view.queries) * len(view.keys) > MOST_CELLS, [], 0
     for rows, reasons, rule_numbers in view.blocks():
@@ -63,7 +62,7 @@ def mask_table(view: SeenMask) -> pd.DataFrame:
         if many and count > MOST_CELLS:
             break
     i, j, rules = (np.concatenate(arrays) for arrays in zip(*cells, strict=True))
-    note = f"Of {len(view.keys):,} keys, the first of each run that is open or blocked by the same rule."
+    note = f"Of {len(view.keys):,} keys, only those with another rule (or none) than the key before."
     if i[-1] + 1 < len(view.queries):
         last = view.queries.starts[i[-1]]
         note = f"{note} Only queries 0 to {last:,} of {len(view.queries):,}: the table would be too long."
@@ -93,11 +92,11 @@ def comparison_table(both: AlignedPair) -> pd.DataFrame:
     i, j, a, b, difference = (np.concatenate(arrays) for arrays in zip(*cells, strict=True))
     columns: dict[str, np.ndarray] = {}
     for side_index, (side, name) in enumerate(((both.a, "a"), (both.b, "b"))):
-        for axis, (what, pairs, indices) in enumerate((("query", both.rows, i), ("key", both.columns, j))):
+        for axis, (axis_name, pairs, indices) in enumerate((("query", both.rows, i), ("key", both.columns, j))):
             positions = [pair[side_index] for pair in pairs]
             texts = [None if position is None else side.tokens[axis][position].text for position in positions]
-            columns[f"{what}_{name}"] = np.array(positions, dtype=object)[indices]
-            columns[f"{what}_token_{name}"] = _pick(texts, indices)
+            columns[f"{axis_name}_{name}"] = np.array(positions, dtype=object)[indices]
+            columns[f"{axis_name}_token_{name}"] = _pick(texts, indices)
     numbers = {"a": a, "b": b, "difference": difference, "variation": both.variation[i]}
     note = f"Of {len(both.columns):,} keys, the {count} of each query that differ most." if count else ""
     return _table(columns | numbers, note)
@@ -137,8 +136,8 @@ def labels_table(record: Record, *, before: Record | None = None, sentence: int 
     For a regression: label, number, and number_before.
     """
     ranked = analysis.labels(record, before=before, sentence=sentence)
-    what = "number" if analysis.is_number(record) else "probability"
-    return _ranked_table({"label": _texts([label.word for label in ranked])}, ranked, what, before is not None)
+    name = "number" if analysis.is_number(record) else "probability"
+    return _ranked_table({"label": _texts([label.word for label in ranked])}, ranked, name, before is not None)
 
 
 def next_word_table(
@@ -157,12 +156,12 @@ def next_word_table(
 
 
 def _ranked_table(
-    columns: dict[str, np.ndarray], ranked: Sequence[analysis.NextWord], what: str, with_before: bool
+    columns: dict[str, np.ndarray], ranked: Sequence[analysis.NextWord], name: str, with_before: bool
 ) -> pd.DataFrame:
-    """Add columns to a table of ranked words: their "probability" or "number" (`what`), and that before a change."""
-    columns = columns | {what: np.array([word.probability for word in ranked], np.float64)}
+    """Make a table of ranked words: `columns`, then the column `name`, and `name`_before for a run before a change."""
+    columns = columns | {name: np.array([word.probability for word in ranked], np.float64)}
     if with_before:
-        columns[f"{what}_before"] = np.array([word.before for word in ranked], np.float64)
+        columns[f"{name}_before"] = np.array([word.before for word in ranked], np.float64)
     return pd.DataFrame(columns)
 
 
@@ -200,10 +199,7 @@ def _weights(view: AttentionView, head: int | str, *, many: bool, num_heads: int
 
 
 def _view_columns(view: AttentionView | SeenMask, i: np.ndarray, j: np.ndarray) -> dict[str, np.ndarray]:
-    """Make the columns query, query_token, predicts (if the model predicts words), key, key_token of a view.
-
-    There is an entry for each cell, in row i and column j of the view.
-    """
+    """Make the columns query, query_token, predicts (if known), key, key_token of cells in rows i and columns j."""
     columns = {"query": view.queries.starts[i], "query_token": _pick(view.queries.labels, i)}
     if isinstance(view, AttentionView) and view.predicted is not None:
         columns["predicts"] = _pick(view.predicted, i)
@@ -224,8 +220,9 @@ def _strongest(view: AttentionView, head: int | str, count: int) -> pd.DataFrame
         scores = np.zeros_like(weights) if block.scores is None else np.take_along_axis(block.scores, keys, 1)
         rest = all_weights.double().sum(1).numpy() - np.where(is_open, weights, 0).sum(1, dtype=np.float64)
         rest = rest if view.step.linear else rest.clip(min=0)  # not below 0 by rounding
-        queries, rest = (np.broadcast_to(x[:, None], keys.shape) for x in (np.arange(rows.start, rows.stop), rest))
-        cells.append([array[is_open] for array in (queries, keys, weights, scores, rest)])
+        row_of_cell, _ = np.nonzero(is_open)
+        listed = [array[is_open] for array in (keys, weights, scores)]
+        cells.append([row_of_cell + rows.start, *listed, rest[row_of_cell]])
     i, j, weights, scores, rest = (np.concatenate(arrays) for arrays in zip(*cells, strict=True))
     states = _pick(analysis.STATES, np.where(np.isnan(weights), analysis.NAN, analysis.WEIGHT))
     numbers = {"weight": weights, "score": scores if view.has_scores(head) else None, "state": states, "rule": ""}

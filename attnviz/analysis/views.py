@@ -30,7 +30,6 @@ HIDDEN = "special tokens are hidden: rows sum to less than 1"
 READ_ONLY = "weights as the model gives them; its scores are not known"
 MERGED_MASK = "pieces are merged into words: a word may attend where any of its pieces may"
 HIDDEN_MASK = "special tokens are hidden"
-
 MOST_MERGED, MOST_MAPS = 2**20, 16
 """Maximum number of cells of a cached map of groups (9 MB), and of cached maps per step."""
 _merged: WeakKeyDictionary[Step, dict[tuple, tuple[np.ndarray, np.ndarray]]] = WeakKeyDictionary()
@@ -47,7 +46,7 @@ class RowBlock:
     reasons: tuple[str, ...]
 
     def pooled(self, tile: int, rule_numbers: dict[str, int]) -> "RowBlock":
-        """Reduce the rows to tiles; `rule_numbers`, shared by all rows of a map, numbers the rules, also new ones."""
+        """Reduce the rows to tiles; rules get their numbers in `rule_numbers`, which all rows of a map share."""
         numbers = [rule_numbers.setdefault(reason, len(rule_numbers) + 1) for reason in self.reasons]
         blocked = np.array([0, *numbers])[self.blocked]
         if tile == 1:
@@ -95,10 +94,7 @@ class _Window:
 
 @dataclass(frozen=True, eq=False)
 class AttentionView(_Window):
-    """An attention call of a record in a view, limited to a window; see `see`.
-
-    A group is in the window if its first position is in the window.
-    """
+    """An attention call of a record in a view, limited to the groups that begin in a window; see `see`."""
 
     record: Record
     site: Site
@@ -114,7 +110,7 @@ class AttentionView(_Window):
 
     @property
     def partial(self) -> bool:
-        """Whether the view hides some keys, so that rows do not sum to 1."""
+        """Whether the view hides keys, so that rows do not sum to 1."""
         keys = self.record.tokens(self.site, sentence=self.sentence)[1]
         return self.view.special == "hide" and any(token.special for token in keys)
 
@@ -135,8 +131,7 @@ class AttentionView(_Window):
     def predicted(self) -> tuple[str, ...] | None:
         """Most probable word after each row, or "NaN"; None if the model predicts no words.
 
-        A merged word has the prediction of its last piece. Rows of padding have "", and so do rows that are not blanks
-        if the model fills in blanks.
+        A merged word has the prediction of its last piece. Rows without a prediction, such as padding, have "".
         """
         if self.record.predicted(self.site, sentence=self.sentence) is None:
             return None
@@ -177,17 +172,17 @@ class AttentionView(_Window):
         first_cells = np.ix_(queries.starts - queries.covered.start, self.keys.starts)  # of each row and column
         reasons, blocked, scores = (), np.zeros(weights.shape, np.int64), None
         if step.mask is not None and is_open is not None:
-            reasons, rules = first_reasons(step.mask, step.shape[2:], queries, self.keys, sentence=sentence)
-            blocked = rules * ~is_open
+            reasons, codes = first_reasons(step.mask, step.shape[2:], queries, self.keys, sentence=sentence)
+            blocked = codes * ~is_open
         elif step.mask is not None:
-            reasons, rules = reasons_of(step, head, queries.covered, sentence=sentence)
-            blocked = rules.numpy()[first_cells]
+            reasons, codes = reasons_of(step, head, queries.covered, sentence=sentence)
+            blocked = codes.numpy()[first_cells]
         if self.has_scores(head):
             scores = step.scores(head, queries.covered, sentence=sentence).numpy()[first_cells]
         return RowBlock(weights, blocked, scores, reasons)
 
     def weights(self, head: int | str, rows: slice) -> tuple[np.ndarray, np.ndarray | None]:
-        """Compute the weights of a slice of rows, and whether merged cells contain an open one (None: none merged)."""
+        """Compute the weights of rows, and which cells have an open cell in them (None if no cells are merged)."""
         queries = self.queries[rows]
         if len(self.keys) and self.has_merged:
             weights, is_open = self._merged(head, queries, self.keys)
@@ -234,7 +229,7 @@ class AttentionView(_Window):
         return np.concatenate(largest), np.concatenate(columns)
 
     def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
-        """Find the position (query, key) of the largest weight of a query, or of all rows if the query is not shown.
+        """Find the position (query, key) of the largest weight of a query; of the whole view without a shown query.
 
         In the search over all rows, weights of 1 are ignored: a query with a single open key always has weight 1.
         """
@@ -254,8 +249,8 @@ class AttentionView(_Window):
     ) -> "AttentionView":
         """Restrict the view to at most `most` rows and columns around a cell.
 
-        The cell is `selected`, (query, key), or that of the picked "query" and "key". If only a query is picked, the
-        columns are those around its largest weight. If nothing is picked, the cell has the largest weight of the map.
+        The center is the cell `selected`, (query, key), else the picked "query" and "key". A missing key is the key
+        with the query's largest weight; if both are missing, the center is the cell with the largest weight of the map.
         """
         if max(len(self.queries), len(self.keys)) <= most:
             return self
@@ -320,7 +315,7 @@ class SeenMask(_Window):
         return np.concatenate([(blocked == 0).sum(1) for _, _, blocked in self.blocks()])
 
     def blocked(self, tile: int = 1) -> tuple[tuple[str, ...], np.ndarray]:
-        """Return the names of the rules, and for each cell or tile the number of its rule, from 1; 0 if it is open."""
+        """Return the names of the rules and a code per cell or tile: 0 if it is open, i if names[i - 1] blocks it."""
         if self.plain and tile > 1:
             window = {"rows": self.rows, "columns": self.columns}
             tiles = maps.pooled_mask(self.mask, self.lengths, tile, sentence=self.sentence, **window)
@@ -329,21 +324,21 @@ class SeenMask(_Window):
             return reasons, rules.numpy() * (tiles.open == 0)
         rule_numbers: dict[str, int] = {}
         blocked = []
-        for _, reasons, rules in self.blocks(tile):
-            row_block = RowBlock(np.zeros(rules.shape), rules, None, reasons)
+        for _, reasons, codes in self.blocks(tile):
+            row_block = RowBlock(np.zeros(codes.shape), codes, None, reasons)
             blocked.append(row_block.pooled(tile, rule_numbers).blocked)
         return tuple(rule_numbers), np.concatenate(blocked)
 
     def blocks(self, tile: int = 1) -> Iterator[tuple[slice, tuple[str, ...], np.ndarray]]:
-        """Iterate over slices of rows, in whole tiles: the slice, the names of its rules, the rule number per cell."""
+        """Iterate over slices of rows, in whole tiles: the slice, the names of its rules, and a code per cell."""
         for rows in row_slices(len(self.queries), len(self.keys), tile):
             queries, keys = self.queries[rows], self.keys
-            reasons, rules = first_reasons(self.mask, self.lengths, queries, keys, sentence=self.sentence)
+            reasons, codes = first_reasons(self.mask, self.lengths, queries, keys, sentence=self.sentence)
             if self.has_merged:
                 window = (range(groups.covered.start, groups.covered.stop) for groups in (queries, keys))
                 _, is_open = grouped(openings(self.mask, self.lengths, *window, sentence=self.sentence), queries, keys)
-                rules = rules * ~is_open
-            yield rows, reasons, rules
+                codes = codes * ~is_open  # a merged cell is open if any cell in it is
+            yield rows, reasons, codes
 
 
 def see_mask(
@@ -364,14 +359,11 @@ def see_mask(
 
 
 def _window_groups(
-    whole: Sequence[Groups], view: View, tokens: Sequence[Sequence[Token]], what: object, rows: slice, columns: slice
+    whole: Sequence[Groups], view: View, tokens: Sequence[Sequence[Token]], name: object, rows: slice, columns: slice
 ) -> list[Groups]:
-    """Limit the groups of the whole map, queries and keys, to a window; raise InputError if a view hides all of them.
-
-    `what` is the name of the attention call or mask in the message.
-    """
+    """Limit the queries and keys of the map `name` to a window; raise InputError if the view hides all of them."""
     if view != View() and not all(map(len, whole)):
-        raise InputError(f"Nothing is left to see of {what}: it has only special tokens there, which are hidden.")
+        raise InputError(f"Nothing is left to see of {name}: it has only special tokens there, which are hidden.")
     sides = []
     for side, window, all_tokens in zip(whole, (rows, columns), tokens, strict=True):
         positions = np.arange(len(all_tokens))[window]

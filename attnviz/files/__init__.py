@@ -3,8 +3,7 @@
     attnviz.save(record, "case.attn")
     record = attnviz.read("case.attn")
 
-A record that was read gives the same pictures, numbers and texts as the saved record. `format.md` in this folder
-describes the format.
+A record that was read gives the same pictures, numbers and texts as the saved record. `format.md` describes the format.
 """
 
 import json
@@ -53,8 +52,7 @@ def save(
 
     Args:
         path: path of the file; an existing file is replaced.
-        precision: "float32" keeps every number; "float16" rounds queries, keys and values and halves the file. Pictures
-            of a rounded record say so.
+        precision: "float32" keeps every number; "float16" rounds queries, keys and values and halves the file.
         settings: description of the source for `verify`: `attnviz.cases.settings_of(source, record.request)`.
 
     Raises:
@@ -71,7 +69,7 @@ def save(
 def saved(record: Record, *, precision: str = "float32", settings: dict[str, Any] | None = None) -> bytes:
     """Return a record as the bytes of a file; `save` writes them."""
     if precision not in PRECISIONS:
-        raise InputError(f"There is no precision {quoted(precision)}. There are: {', '.join(PRECISIONS)}.")
+        raise InputError(f"There is no precision {quoted(precision)}. Available: {', '.join(PRECISIONS)}.")
     record = rounded(record) if precision == "float16" else record
     prediction = record.prediction
     if prediction and len(prediction.vocabulary) > SMALL and not prediction.others:
@@ -92,7 +90,7 @@ def read(file: str | Path | bytes, name: str = "the file") -> Record:
         name: name for the bytes in error messages.
 
     Raises:
-        InputError: if the file does not exist, or is not a record, damaged, cut, too large or too new.
+        InputError: if the file does not exist, is not a record, is damaged or cut short, too large or too new.
     """
     if not isinstance(file, bytes) and str(file).lower().endswith(ENDINGS):
         return from_file(Path(file).name, content(Path(file)))
@@ -161,16 +159,17 @@ def _unpack_record(name: str, file: BinaryIO) -> tuple[Record, dict[str, Any] | 
 
 
 def rounded(record: Record) -> Record:
-    """Round queries, keys and values to float16, and recompute the attention from them."""
+    """Round queries, keys and values to float16, and recompute the attention from the rounded numbers."""
     steps = []
     for step in record.steps:
         exact = {name: getattr(step, name) for name in VECTORS}
-        vectors = {name: vector.to(torch.float16).to(vector.dtype) for name, vector in exact.items()}
-        if not all(torch.equal(vectors[name].isfinite(), exact[name].isfinite()) for name in VECTORS):
+        changes = {name: vector.to(torch.float16).to(vector.dtype) for name, vector in exact.items()}
+        if not all(torch.equal(changes[name].isfinite(), exact[name].isfinite()) for name in VECTORS):
             raise InputError(f"Numbers of {step.site} are too large for float16; save them as float32.")
         if step.mixing == "softmax":
-            _, vectors["logsumexp"] = attention.attend(*vectors.values(), step.mask, step.scoring)
-        steps.append(replace(step, **vectors))
+            query, key, value = changes.values()
+            _, changes["logsumexp"] = attention.attend(query, key, value, step.mask, step.scoring)
+        steps.append(replace(step, **changes))
     return replace(record, steps=tuple(steps), precision="float16")
 
 

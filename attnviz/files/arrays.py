@@ -71,26 +71,26 @@ def from_arrays(
 
     Arrays are from NumPy, torch or anything that NumPy accepts: (Q, K), (H, Q, K), (B, H, Q, K), (layers, B, H, Q, K),
     or a list with one array per layer. For one sentence of tokens, four axes whose first is not 1 are (layers, H, Q,
-    K). The output of a model is read, too; `kind` chooses its attention.
+    K). `weights` may also be the output of a model of transformers; `kind` chooses its attention.
 
     Args:
         weights: weights after the softmax. If `query` and `key` are given too, the weights are compared with theirs.
         query, key, value: arrays with the last axes (n, d) instead of (Q, K).
         mask: booleans, True = may attend; one array is the mask of all layers.
         scale: factor of the dot products; by default 1/√d_k.
-        tokens: words at the queries, or pieces of a tokenizer ("Ġcat", "##s"); for several sentences, one list per
-            sentence. By default, positions are numbered.
+        tokens: words at the queries, or pieces of a tokenizer ("Ġcat", "##s"), as a list per sentence if there are
+            several sentences. By default, positions are numbered.
         keys: words at the keys, only for kind "cross"; for other kinds, the tokens.
         kind: "encoder", "decoder" or "cross".
         name: name of the source.
 
     Raises:
-        InputError: if there are neither weights nor queries and keys, or shapes do not fit, with both shapes.
+        InputError: if there are neither weights nor queries and keys, or shapes do not fit; the message has the shapes.
     """
     if kind not in KINDS:
-        raise InputError(f"There is no kind {quoted(kind)}. There are: {', '.join(KINDS)}.")
+        raise InputError(f"There is no kind {quoted(kind)}. Available: {', '.join(KINDS)}.")
     if keys is not None and kind != "cross":
-        raise InputError(f"Only cross-attention has separate keys: say kind='cross', not {kind}.")
+        raise InputError(f"Only cross-attention has separate keys: use kind='cross', not {kind}.")
     if weights is None and (query is None or key is None):
         raise InputError("There is no attention: give weights, or query and key.")
     weights = None if weights is None else _find_weights(weights, kind)
@@ -98,16 +98,15 @@ def from_arrays(
     arrays = {"weights": weights, "query": query, "key": key, "value": value}
     layers = {what: _layers(array, what, one_text=one_text) for what, array in arrays.items() if array is not None}
     first = next(iter(layers))
-    count = len(layers[first])
-    if different := [f"{len(tensors)} of {what}" for what, tensors in layers.items() if len(tensors) != count]:
-        raise InputError(f"There are {count} layers of {first} and {', '.join(different)}.")
-    if count > MOST_LAYERS:
-        raise InputError(f"There are {count:,} layers of {first}; at most {MOST_LAYERS:,} are read.")
-    masks = _masks(mask, count)
+    num_layers = len(layers[first])
+    if different := [f"{len(tensors)} of {what}" for what, tensors in layers.items() if len(tensors) != num_layers]:
+        raise InputError(f"There are {num_layers} layers of {first} and {', '.join(different)}.")
+    if num_layers > MOST_LAYERS:
+        raise InputError(f"There are {num_layers:,} layers of {first}; at most {MOST_LAYERS:,} are read.")
     steps, notes = [], []
-    for layer in range(count):
+    for layer, mask_of_layer in enumerate(_masks(mask, num_layers)):
         arrays_of_layer = {what: tensors[layer] for what, tensors in layers.items()}
-        step, step_notes = _step(Site(kind, layer), arrays_of_layer, masks[layer], scale)
+        step, step_notes = _step(Site(kind, layer), arrays_of_layer, mask_of_layer, scale)
         steps.append(step)
         notes += [f"{step.site}: {note}" for note in step_notes]
     batch, _, queries, length = steps[0].shape
@@ -165,12 +164,12 @@ def from_file(name: str, content: bytes) -> Record:
         if len(weights) > 1 or any(kind == "mask" and key != "may_attend" for key, kind in kinds.items()):
             allowed = "one array of weights, and a mask called 'may_attend', True where open"
             raise InputError(f"Besides query and key, {quoted(name)} may hold {allowed}.")
-        parts = {part: file.arrays.get(part) for part in ("query", "key", "value")}
-        return from_arrays(*weights, **parts, mask=file.arrays.get("may_attend"), **options)
+        vectors = {name: file.arrays.get(name) for name in ("query", "key", "value")}
+        return from_arrays(*weights, **vectors, mask=file.arrays.get("may_attend"), **options)
     layers, notes = _weights_of(file, one_text=np.ndim(options.get("tokens", "")) < 2)
     tensors = [_tensor(layer, "weights") for layer in layers]
-    are_square = all(part.dim() > 1 and part.shape[-1] == part.shape[-2] > 1 for part in tensors)
-    is_causal = are_square and not any(bool(part.triu(1).any()) for part in tensors)
+    are_square = all(tensor.dim() > 1 and tensor.shape[-1] == tensor.shape[-2] > 1 for tensor in tensors)
+    is_causal = are_square and not any(bool(tensor.triu(1).any()) for tensor in tensors)
     options = {"kind": "decoder" if is_causal else "encoder"} | options
     record = from_arrays(layers if len(layers) > 1 else layers[0], **options)
     return replace(record, findings=(*record.findings, *notes))
@@ -214,11 +213,14 @@ def _is_layers(array: Any) -> bool:
 
 def _layers(array: Any, what: str, *, one_text: bool) -> list[Tensor]:
     """Convert an array, or a list of arrays, to one tensor (B, H, n, m) per layer; see `from_arrays` for the axes."""
-    tensors = [_tensor(part, what) for part in (array if _is_layers(array) else [array])]
-    axes = tensors[0].dim()
-    if not _is_layers(array) and (axes == 5 or (axes == 4 and one_text and len(tensors[0]) > 1)):
-        return [part if axes == 5 else part.unsqueeze(0) for part in tensors[0]]
-    return [_four_axes(tensor, what) for tensor in tensors]
+    if _is_layers(array):
+        return [_four_axes(_tensor(layer, what), what) for layer in array]
+    tensor = _tensor(array, what)
+    if tensor.dim() == 5:
+        return [*tensor]
+    if tensor.dim() == 4 and one_text and len(tensor) > 1:  # (layers, H, n, m) of one text
+        return [layer.unsqueeze(0) for layer in tensor]
+    return [_four_axes(tensor, what)]
 
 
 def _tensor(array: Any, what: str) -> Tensor:
@@ -235,7 +237,7 @@ def _four_axes(tensor: Tensor, what: str) -> Tensor:
     """Add axes of size 1 in front, up to (B, H, n, m)."""
     if not 2 <= tensor.dim() <= 4:
         raise InputError(f"The {what} have shape {tuple(tensor.shape)}; (Q, K), (H, Q, K) or (B, H, Q, K) are read.")
-    return tensor[(None,) * (4 - tensor.dim())]
+    return tensor.view((1,) * (4 - tensor.dim()) + tensor.shape)
 
 
 def _masks(mask: Any, count: int) -> list[Tensor | Mask | None]:
@@ -254,7 +256,7 @@ def _masks(mask: Any, count: int) -> list[Tensor | Mask | None]:
 def _step(
     site: Site, arrays: dict[str, Tensor], mask: Tensor | Mask | None, scale: float | None
 ) -> tuple[Step, list[str]]:
-    """Make the attention call of a layer from its arrays, and a list with a sentence for each problem of these."""
+    """Make the attention call of a layer from its arrays, and a list of sentences about problems with the arrays."""
     weights, query, key, value = (arrays.get(name) for name in ("weights", "query", "key", "value"))
     notes = []
     if weights is not None and weights.numel() > MOST_CELLS:
@@ -274,13 +276,13 @@ def _step(
                 return step, notes
             if tuple(weights.shape) != step.shape:
                 raise InputError(f"The weights have shape {tuple(weights.shape)}; query and key make {step.shape}.")
-            differences = []
+            largest = 0.0  # difference between given and computed weights
             for b, head in product(range(len(weights)), range(step.num_heads)):
-                difference = step.weights(head, sentence=b) - weights[b, head]
-                differences.append(float(difference.abs().nan_to_num(1.0).max()))
-            if (difference := max(differences)) <= SAME:
+                difference = (step.weights(head, sentence=b) - weights[b, head]).abs().nan_to_num(1.0)
+                largest = max(largest, float(difference.max()))
+            if largest <= SAME:
                 return step, notes
-        problem = f"softmax(query · key) differs from the given weights by up to {difference:.2g}"
+        problem = f"softmax(query · key) differs from the given weights by up to {largest:.2g}"
         notes.append(f"{problem}: the weights are shown.")
     b, h, q, k = weights.shape
     if bool((weights < 0).any()):
@@ -303,8 +305,8 @@ def _sentences(words: Sequence[Any] | None, batch: int, length: int, what: str, 
     elif all(isinstance(word, str) for word in words):
         words = [words]
     if len(words) != batch or any(len(row) != length for row in words):
-        sizes = f"{len(words)} texts of {' and '.join(sorted({str(len(row)) for row in words})[:3])} {what}"
-        raise InputError(f"There are {sizes}; the arrays have {batch} of {length} {where}.")
+        lengths = " and ".join(sorted({str(len(row)) for row in words})[:3])
+        raise InputError(f"Given: {len(words)} texts of {lengths} {what}; the arrays have {batch} of {length} {where}.")
     return tuple(_sentence([str(word) for word in row]) for row in words)
 
 
@@ -313,7 +315,7 @@ def _sentence(pieces: list[str]) -> Sentence:
     least = max(1, SHARE * len(pieces))
     prefixes = [prefix for prefix in SIGNS if sum(piece.startswith(prefix) for piece in pieces) >= least]
     prefix, tokens, text = prefixes[0] if prefixes else "", [], ""
-    for before, piece in pairwise(["<s>", *pieces]):
+    for before, piece in pairwise(["<s>", *pieces]):  # "<s>" before the first piece: a special token
         has_prefix = prefix != "" and piece.startswith(prefix)
         word, begins_word = piece.removeprefix(prefix) or piece, not has_prefix
         if prefix in ("Ġ", "▁"):

@@ -105,9 +105,9 @@ def _convert(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
         raise InputError(f"{size}; it needs at least {LEAST_SIDE} x {LEAST_SIDE}.")
     if max(width, height) > min(width, height) * largest_ratio:
         raise InputError(f"{size}; one side is at most {largest_ratio} times the other. Cut it.")
-    frames, is_large = getattr(image, "n_frames", 1), max(width, height) > MOST_SIDE
+    num_frames, is_large = getattr(image, "n_frames", 1), max(width, height) > MOST_SIDE
     changes = {
-        f"Only the first of its {frames} frames is read.": frames > 1,
+        f"Only the first of its {num_frames} frames is read.": num_frames > 1,
         "Its transparent parts are read as white.": image.has_transparency_data,
         "Its print colors (CMYK) are converted to RGB.": image.mode == "CMYK",
         "Its 65,536 levels of gray are read as 256.": image.mode.startswith("I"),
@@ -116,10 +116,11 @@ def _convert(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
     notes = tuple(note for note, is_changed in changes.items() if is_changed)
     try:
         with _decode_lock:
-            if is_large:  # without large copies in memory
-                image = image.point(lambda level: level / 256).convert("L") if image.mode.startswith("I") else image
-                mode = "L" if image.mode == "L" else "RGB"
-                mode = "RGBA" if image.has_transparency_data else mode
+            if is_large:  # reduced without large copies in memory
+                if image.mode.startswith("I"):  # 16 bits of gray
+                    image = image.point(lambda level: level / 256).convert("L")
+                gray_or_color = "L" if image.mode == "L" else "RGB"
+                mode = "RGBA" if image.has_transparency_data else gray_or_color
                 image = image if image.mode == mode else image.convert(mode)
                 size = [round(side * MOST_SIDE / max(image.size)) for side in image.size]
                 image = image.resize(size, Image.Resampling.LANCZOS, reducing_gap=2.0)
@@ -127,17 +128,16 @@ def _convert(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
     except Exception:
         raise InputError(f"{what} is damaged; save it again, or choose another file.") from None
     if is_large:
-        with suppress(OSError, AttributeError):  # the C library keeps 50 MB of freed memory per picture
+        with suppress(OSError, AttributeError):  # give back 50 MB of freed memory, which the C library would keep
             ctypes.CDLL(None).malloc_trim(0)
     return result, notes
 
 
 def sound(sound: Any, rate: int | None = None, text: str = "") -> Request:
-    """Make a request with a sound, for `attnviz.analyze` and every source that reads sounds; shown as a spectrogram.
+    """Make a request with a sound (mean of its channels, shown as a spectrogram), for `attnviz.analyze` and sources.
 
     Args:
-        sound: path of a WAV file; or samples, (n,) or (channels, n): floats from -1 to 1, or 16-bit integers. Channels
-            are averaged.
+        sound: path of a WAV file, or samples, (n,) or (channels, n), which are floats from -1 to 1 or 16-bit integers.
         rate: sample rate in Hz; None for a file, which has its own.
         text: question about the sound, for a model that reads sounds within a text.
 
@@ -165,7 +165,7 @@ def read_sound(name: str, content: bytes) -> Sound:
     """Read the sound in a WAV file with integers of 8 to 32 bits, or floats; channels are averaged.
 
     Raises:
-        InputError: if it is not such a file, is cut, too long or too short.
+        InputError: if the file is not such a WAV file, is cut short, or its sound is too long or too short.
     """
     from scipy.io import wavfile  # imported only for sounds
 
@@ -179,7 +179,7 @@ def read_sound(name: str, content: bytes) -> Sound:
         raise InputError(f"{what} is cut. Save it again, {remedy}") from None
     except Exception:  # the library raises nearly anything for a damaged file
         raise InputError(f"{what} is not an uncompressed WAV file. Save it as 16-bit WAV, {remedy}") from None
-    if numbers.dtype == np.uint8:  # 8 bits have no sign
+    if numbers.dtype == np.uint8:  # 0 to 255 for -128 to 127: the first bit is inverted
         numbers = numbers.view(np.int8) ^ np.int8(-128)
     if numbers.dtype.kind == "i":
         numbers = numbers / 2.0 ** (8 * numbers.itemsize - 1)
@@ -189,7 +189,8 @@ def read_sound(name: str, content: bytes) -> Sound:
 def _sound(what: str, samples: Tensor, rate: int) -> Sound:
     """Check a sound, (n,) or (channels, n), average its channels, and draw its spectrogram; errors name it `what`."""
     samples = samples if samples.dim() == 2 else samples[None]
-    samples = samples.mT if samples.shape[0] > samples.shape[1] > 0 else samples
+    if samples.shape[0] > samples.shape[1] > 0:  # given as (n, channels)
+        samples = samples.mT
     channels, count = samples.shape
     if not RATES[0] <= rate <= RATES[1]:
         raise InputError(f"{what} has {rate:,} samples per second; {RATES[0]:,} to {RATES[1]:,} are read.")
@@ -216,7 +217,6 @@ def spectrogram(samples: Tensor, rate: int) -> Tensor:
     padded = torch.nn.functional.pad(samples, (width // 2, width))  # so that a window begins at its center's index
     windows = padded[centers[:, None] + torch.arange(width)] * torch.hann_window(width)
     power = torch.fft.rfft(windows).abs() ** 2
-
     # weight of each frequency in each band, (width // 2 + 1, bands): overlapping triangles, of equal width in mel
     highest = 2595 * math.log10(1 + rate / 2 / 700)  # formula of the mel scale
     edges = 700 * (10 ** (torch.linspace(0, highest, BANDS + 2) / 2595) - 1)

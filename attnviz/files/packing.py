@@ -1,7 +1,6 @@
 """Convert a record to JSON and tensors, and back. JSON objects have the fields of the dataclasses, except in `pack`.
 
-Files may come from anyone: `unpack` refuses a value whose type differs from its field, and `check_fits` refuses parts
-that do not belong to one record.
+Files may come from anyone: `unpack` checks the type of every value, and `check_fits` whether they make one record.
 """
 
 from collections.abc import Mapping, Sequence
@@ -107,23 +106,26 @@ def pack(value: Any, store: Store, name: str = "") -> Any:
             return [pack(part, store, f"{name}.{n}") for n, part in enumerate(value)]
     if not is_dataclass(value):
         return value
-    extra: dict[str, Any] = {}
+    more_entries: dict[str, Any] = {}
     if isinstance(value, Step):
         dtype = str(value.query.dtype).removeprefix("torch.")
-        extra = {"kind": value.site.kind, "layer": value.site.layer, "dtype": dtype}
+        more_entries = {"kind": value.site.kind, "layer": value.site.layer, "dtype": dtype}
         value = replace(value, **{field: getattr(value, field).half() for field in VECTORS}) if store.half else value
     if isinstance(value, Sentence) and value.has_places:
-        extra = {"boxes": [pack(token.box, store) for token in value.tokens]}
+        more_entries = {"boxes": [pack(token.box, store) for token in value.tokens]}
     prefix = f"{name}." if name else ""
     names = [field.name for field in fields(value) if field.name not in UNSAVED]
-    return {field: pack(getattr(value, field), store, prefix + field) for field in names} | extra
+    return {field: pack(getattr(value, field), store, prefix + field) for field in names} | more_entries
 
 
 _hints = cache(get_type_hints)
 
 
 def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
-    """Convert a JSON `value` to the type `kind`, such as `tuple[Step, ...]`; `name` is the field that it is for.
+    """Convert a JSON value to the type `kind`, such as `tuple[Step, ...]`.
+
+    Args:
+        name: name of the field.
 
     Raises:
         InputError: if the value has another type; damaged JSON may also raise errors such as TypeError and KeyError.
@@ -133,24 +135,24 @@ def unpack(kind: Any, value: Any, store: Store, name: str = "") -> Any:
             return None
         options = [option for option in get_args(kind) if option is not NoneType]
         kind = Tensor if Tensor in options and not isinstance(value, dict) else options[-1]
-    origin, parts = get_origin(kind), get_args(kind)  # of tuple[str, ...]: tuple, and (str, Ellipsis)
+    origin, arguments = get_origin(kind), get_args(kind)  # of tuple[str, ...]: tuple, and (str, Ellipsis)
     if kind is Tensor:
         tensor, axes = store.get(value), AXES.get(name)
         _check(axes in (None, tensor.dim()), f"{quoted(value)} has {tensor.dim()} axes")
         return tensor
     if origin is Literal:
-        _check(value in parts, f"{name} is {quoted(value)}")
+        _check(value in arguments, f"{name} is {quoted(value)}")
         return value
     if origin is Mapping:
-        return {unpack(Site, row[:2], store): unpack(parts[1], row[2:], store) for row in value}
+        return {unpack(Site, row[:2], store): unpack(arguments[1], row[2:], store) for row in value}
     if origin is not None:
         _check(isinstance(value, list), f"{name} is not a list")
-        if parts[0] is Site:  # a head, (Site, int): kind, layer and number
+        if arguments[0] is Site:  # a head, (Site, int): kind, layer and index
             return unpack(Site, value[:2], store), unpack(int, value[2], store, "head")
-        if origin is tuple and parts[-1] is not Ellipsis:
-            return tuple(unpack(part, item, store, name) for part, item in zip(parts, value, strict=True))
-        is_text = parts[0] is str and {*map(type, value)} <= {str}  # fast path: a vocabulary may have 150,000 words
-        items = value if is_text else (unpack(parts[0], item, store, name) for item in value)
+        if origin is tuple and arguments[-1] is not Ellipsis:
+            return tuple(unpack(hint, item, store, name) for hint, item in zip(arguments, value, strict=True))
+        is_text = arguments[0] is str and {*map(type, value)} <= {str}  # fast: a vocabulary may have 150,000 words
+        items = value if is_text else (unpack(arguments[0], item, store, name) for item in value)
         return frozenset(items) if origin is frozenset else tuple(items)
     if kind in (Token, Box, Site):  # a list of the fields; the last ones may be missing
         _check(isinstance(value, list), f"a {kind.__name__.lower()} is not a list")
@@ -212,7 +214,7 @@ def _step(values: dict[str, Any], store: Store) -> Step:
 
 
 def _mask(values: str | dict[str, Any], store: Store) -> Mask:
-    """Convert the text of a mask, or a JSON object with it and the position of a sink, to a mask."""
+    """Convert the text of a mask, or a JSON object with the text and perhaps the position of a sink, to a mask."""
     values = {"text": values} if isinstance(values, str) else values
     if "text" not in values:
         raise InputError("its mask is JSON, as attnviz 0.2 wrote it. Make the record again with this version.")
@@ -269,7 +271,7 @@ def check_fits(record: Record) -> None:
         keys, taken, mask = step.key.shape[2], step.taken, step.mask
         fits = b == batch and step.key.shape == (b, heads, keys, width) and step.value.shape[:3] == (b, heads, keys)
         _check(fits and step.logsumexp.shape == (b, heads, queries), "the tensors of a step do not fit each other")
-        _check(taken is None or taken.shape == (b, heads, queries, step.value.shape[3]), "what was taken does not fit")
+        _check(taken is None or taken.shape == (b, heads, queries, step.value.shape[3]), "patched outputs do not fit")
         if (linear := step.linear) is not None:
             fits = queries == keys and linear.gain.shape == linear.decay.shape[:3] == (b, heads, keys)
             fits = fits and linear.decay.shape[3:] in ((), (width,))

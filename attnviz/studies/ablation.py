@@ -26,7 +26,6 @@ from attnviz.sources.base import Source
 TOKENS = 2048
 """Maximum number of tokens in one forward pass, including copies."""
 Head = tuple[Site, int]
-
 OnProgress = Callable[[int, int], bool | None]
 """Callback with the number of finished steps (or heads) and of all; if it returns False, the study ends."""
 EFFECTS = {
@@ -67,7 +66,7 @@ class Sweep:
     def sentences(self) -> tuple[str, str]:
         """Describe the head with the largest effect, and the head with the largest weights, in a sentence each."""
         if self.table[["confidence", self.by]].isna().all().any() or len(self.heads) < 2:
-            return "There are no two heads here whose weights and effects could be compared.", ""
+            return "Fewer than two heads have weights and effects to compare.", ""
         strongest, heaviest = self._largest(self.by), self._largest("confidence")
         names = [site.head(head) for site, head in self.heads]
         name, weight = names[strongest].capitalize(), f"{self.table['confidence'][heaviest]:.2f} on average"
@@ -79,10 +78,9 @@ class Sweep:
         effect += "."
         if heaviest == strongest:
             return effect, f"{name} also has the largest weights, {weight}."
-        return effect, (
-            f"The largest weights are those of {names[heaviest]}, {weight}; off, it changes "
-            f"{self._effect_text(heaviest)}. A weight says where a head looks, not how much arrives."
-        )
+        changes = f"switched off, it changes {self._effect_text(heaviest)}"
+        weights = f"{names[heaviest].capitalize()} has the largest weights, {weight}; {changes}."
+        return effect, f"{weights} A weight says where a head looks, not how much arrives."
 
     def _effect_text(self, row: int) -> str:
         """Describe the effect of switching off the head of a row as a phrase: "the predictions by 0.12 nats"."""
@@ -107,8 +105,7 @@ def sweep(
 
     With a head off, the decoder of an encoder-decoder reads the text that was generated with all heads on, so that
     words can be compared position by position; a second run tells whether it would generate another text. Given
-    `targets`, the decoder reads these, and there is no second run. If the edits patch in activations from other texts,
-    these activations are computed with all heads on.
+    `targets`, the decoder reads these, without a second run. Patched activations are computed with all heads on.
     """
     before, heads, edits_of = _run_before(source, sentences, edits, targets)
     effects, is_given = [], bool(targets or edits.taken)
@@ -145,9 +142,11 @@ def logit_falls(
     """Measure the fall of a word's logit after a position, with each head off in turn.
 
     The words and the position are as in `analysis.contributions`. If the fall is less than a head's direct
-    contribution, the rest of the model makes up for the head. A decoder reads the same words in all runs. The columns
-    are site, kind, layer, head and fall: the logit (or a difference of two logits) before minus after. For a model that
-    computes in half precision, `attrs["step"]` is the spacing of its largest logits.
+    contribution, the rest of the model makes up for the head. A decoder reads the same words in all runs.
+
+    Returns:
+        site, kind, layer, head and fall: the logit (or a difference of two logits) before minus after. For a model that
+        computes in half precision, `attrs["step"]` is the spacing of its largest logits.
     """
     before, heads, edits_of = _run_before(source, sentences, edits, targets)
     position, *ids = position_and_ids(before, token, position, minus=minus, sentence=sentence)
@@ -208,8 +207,7 @@ def runs_of_copies(
         is_given: whether the decoder's input was given, so that no text is generated for a comparison.
 
     Yields:
-        A group of heads; its run, in which a decoder reads the words of `before`; and a run in which the decoder
-        generates a new text, or None.
+        A group of heads; its run, where a decoder reads the words of `before`; a run that generates a text, or None.
     """
     sentences, done = before.sentences, 0
     tokens = max(1, len(sentences) * max(before.output.shape[1], len(sentences[0].tokens)))
@@ -219,7 +217,8 @@ def runs_of_copies(
         group = heads[done : done + at_once]
         try:
             copies, edits = sentences * len(group), edits_of(group)
-            after = source.run(copies, edits, *([before.targets * len(group)] if generates else []))
+            targets = before.targets * len(group) if generates else ()
+            after = source.run(copies, edits, targets)
             generated = source.run(copies, edits) if generates and not is_given else None
         except AttnvizError:
             if at_once == 1:
@@ -255,20 +254,22 @@ def carried(
             position, or the first blank if the model fills in blanks.
         words: a word for A and a word for B, or their ids. By default the most probable words; if these are the same,
             the words whose logits fall and rise most from A to B.
+
+    Raises:
+        InputError: if the part cannot be patched, the model predicts no words, or the difference is equal in A and B.
     """
     if len(sentences) != 1:
         raise InputError(f"Patching is measured for one text; there are {len(sentences)}. Give one of them.")
     if part == "stream":
-        raise InputError("A stream has no heads; take their output, pattern or values.")
+        raise InputError("A stream has no heads; patch their output, pattern or values.")
     edits = replace(edits, taken=())
     before = source.run(sentences, edits, targets)
     prediction, targets = predicting(before), before.targets if source.writes else ()
     heads: tuple[Head, ...] = tuple((step.site, head) for step in before.steps for head in range(step.num_heads))
-    taking = replace(edits, taken=tuple(Take(other, part, site, head) for site, head in heads))
-    donors = dict(zip(heads, source.resolved(sentences, taking, targets)[0].donors, strict=True))
-
-    blanks = prediction.blanks and prediction.blanks[0]
+    patched = replace(edits, taken=tuple(Take(other, part, site, head) for site, head in heads))
+    donors = dict(zip(heads, source.resolved(sentences, patched, targets)[0].donors, strict=True))
     if position is None:
+        blanks = prediction.blanks[0] if prediction.blanks else ()
         position = blanks[0] if blanks else -1
     position = position_of(before, position)
     after = source.run(source.tokenize([other]), edits, targets)
@@ -280,23 +281,21 @@ def carried(
         ids = int(change.argmin()), int(change.argmax())
     start, end = (float(logits[ids[0]] - logits[ids[1]]) for logits in (a, b))
     names = tuple(prediction.vocabulary[id] for id in ids)
-    if not abs(end - start) > 1e-4 * max(1.0, float(a[[*ids]].abs().max())):
-        what = f"{quoted(names[0])} minus {quoted(names[1])} is {decimals(start, 3)} in both texts"
-        raise InputError(f"{what} at position {position}, so a head can carry no share of it; choose other words.")
+    rounding = 1e-4 * max(1.0, float(a[[*ids]].abs().max()))
+    if not abs(end - start) > rounding:
+        unchanged = f"{quoted(names[0])} minus {quoted(names[1])} is {decimals(start, 3)} in both texts"
+        raise InputError(f"{unchanged} at position {position}, so a head can carry no share of it; choose other words.")
 
     def edits_of(group: tuple[Head, ...]) -> Edits:
         """Make the edits that patch each head in its copy of A."""
         patches = (replace(donors[head], rows=slice(copy, copy + 1)) for copy, head in enumerate(group))
         return Resolved(**vars(edits), donors=tuple(patches))
 
-    rows = []
+    differences = []
     for group, (record, _) in runs_of_copies(source, before, heads, edits_of, is_given=bool(targets), report=report):
-        for copy, (site, head) in enumerate(group):
-            logits = record.prediction.logits[copy, position].double()
-            difference = float(logits[ids[0]] - logits[ids[1]])
-            share = (difference - start) / (end - start)
-            rows.append((str(site), site.kind, site.layer, head, difference, share))
-    table = pd.DataFrame(rows, columns=["site", "kind", "layer", "head", "difference", "carried"])
+        differences += logit_of(record, [*range(len(group))], position, *ids).tolist()
+    table = _table(heads).assign(difference=pd.array(differences, dtype=float))
+    table["carried"] = (table["difference"] - start) / (end - start)
     texts = sentences[0].text, other
     return Carried(texts, part, position, names, same_prediction, start, end, table)
 
@@ -334,9 +333,8 @@ def _effect(before: Record, runs: tuple[Record, Record | None], copy: int) -> di
 def _log_probabilities(record: Record, row: int) -> Tensor | None:
     """Compute the log-probabilities of all predictions of a text, (predictions, words).
 
-    There is a prediction after each token, or in each blank. A classifier has one prediction, whose words are its
-    classes; if several labels can be true at once, each label is a prediction with the words true and false. Returns
-    None for a model that predicts numbers or nothing.
+    There is a prediction after each token, or in each blank. The only prediction of a classifier has its classes as
+    words; for independent labels, each label is a prediction of true or false. None for numbers or no predictions.
     """
     if record.prediction is None:
         if record.labels is None or record.label_kind == "number":

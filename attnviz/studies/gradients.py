@@ -33,13 +33,14 @@ def relevance(
 ) -> Relevance:
     """Run the model once more, and compute gradient times weight of every head for the logit of a word.
 
-    Raise InputError if the model predicts no words, or there are more than `MOST_WEIGHTS` weights.
-
     Args:
         source: source of the record.
         token: the word, or its id; by default the most probable one.
         position: position after which the word is predicted; negative ones count from the end. By default the last
             position, or the first blank if the model fills in blanks.
+
+    Raises:
+        InputError: if the model predicts no words, word or position do not exist, or there are too many weights.
     """
     chosen = _choose_word(record, token, position, sentence)
     tap = GradientTap(record.edits)
@@ -69,8 +70,10 @@ def integrated(
     """Compute integrated gradients of a word's logit over the input embeddings, from zero vectors (Sundararajan 2017).
 
     The attribution of an embedding x is x times the mean of ∂ logit / ∂ x at α x, over the midpoints α of equal parts
-    of 0 to 1. Position vectors are not scaled. In an encoder-decoder, both texts are scaled together. `steps`: number
-    of parts; each takes a forward and a backward pass. With more parts `gap` approaches 0.
+    of 0 to 1. Position vectors are not scaled. In an encoder-decoder, both texts are scaled together.
+
+    Args:
+        steps: number of parts; each takes a forward and a backward pass. With more parts `gap` approaches 0.
     """
     check_whole("steps", steps, 1, MOST_STEPS)
     chosen = _choose_word(record, token, position, sentence)
@@ -105,13 +108,13 @@ def weights_of(record: Record) -> int:
     """Count the weights of all heads in one graph; raise InputError if there are more than `MOST_WEIGHTS`."""
     count = sum(torch.Size(step.shape).numel() for step in record.steps)
     if count > MOST_WEIGHTS:
-        many = f"{count:,} weights of all heads are too many to differentiate at once"
-        raise InputError(f"{many}; at most {MOST_WEIGHTS:,} are. Shorten the text.")
+        problem = f"{count:,} weights of all heads are too many to differentiate at once"
+        raise InputError(f"{problem}; the limit is {MOST_WEIGHTS:,}. Shorten the text.")
     return count
 
 
 def _choose_word(record: Record, token: str | int | None, position: int | None, sentence: int) -> dict[str, int]:
-    """Return "position", "id" and "sentence" of the word to explain, for `_word_logit`; see `relevance`."""
+    """Return "position", "id" and "sentence" of the word to explain, as arguments of `_word_logit`."""
     blanks, last = predicting(record).blanks, position_of(record, -1, sentence=sentence)
     if position is None:
         position = blanks[sentence][0] if blanks and blanks[sentence] else last
@@ -126,10 +129,10 @@ def _word_logit(record: Record, logits: Tensor, position: int, id: int, sentence
     finite = first.isfinite()
     difference = float((second.detach().cpu() - first)[finite].abs().max())
     if not difference <= 3e-2 * float(first[finite].abs().max()):  # rounding of half precision
-        what = f"gives other logits with vectors in place of tokens (a difference of {difference:.3g})"
-        raise AttnvizError(f"'{record.source}' {what}, so its gradients would belong to another run.")
-    chosen = {"position": position, "id": id, "sentence": sentence, "logit": float(second[id].detach())}
-    return chosen | {"token": record.prediction.vocabulary[id], "texts": texts_of(record, sentence)}, second[id]
+        problem = f"gives other logits with vectors in place of tokens (a difference of {difference:.3g})"
+        raise AttnvizError(f"'{record.source}' {problem}, so its gradients would belong to another run.")
+    fields = {"position": position, "id": id, "sentence": sentence, "logit": float(second[id].detach())}
+    return fields | {"token": record.prediction.vocabulary[id], "texts": texts_of(record, sentence)}, second[id]
 
 
 def _scale_sentence(vectors: tuple[Tensor, ...], share: float, sentence: int) -> tuple[Tensor, ...]:

@@ -27,7 +27,11 @@ def shipped(source: Source) -> tuple[str, ...]:
 
 
 def lines(data: bytes) -> tuple[str, ...]:
-    """Split a file into texts, one per line; raise InputError if it is too large, not UTF-8, empty or too long."""
+    """Split the bytes of a file into texts, one per line.
+
+    Raises:
+        InputError: if the file is too large, not UTF-8, empty, or has too many lines.
+    """
     if len(data) > MOST_BYTES:
         raise InputError(f"The file has {len(data):,} bytes; at most {MOST_BYTES:,} are read.")
     try:
@@ -41,7 +45,11 @@ def lines(data: bytes) -> tuple[str, ...]:
 
 
 def of_json(line: str) -> str:
-    """Return the text of a line of JSON: a string, or the "text" of an object; raise InputError if there is none."""
+    """Return the text of a line of JSON: a string, or the "text" of an object.
+
+    Raises:
+        InputError: if the line has no text.
+    """
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -54,7 +62,7 @@ def of_json(line: str) -> str:
 
 def cost(source: Source, texts: Sequence[str], edits: Edits = Edits()) -> Estimate:
     """Estimate time and memory to run all texts that can be tokenized."""
-    batches = []  # number of texts, and length of the longest
+    batches = []  # (number of texts, length of the longest)
     sentences = sorted(filter(None, tokenize(source, texts)[0]), key=lambda sentence: sentence.length)
     while sentences:
         count = _batch_size(sentences)
@@ -66,7 +74,8 @@ def cost(source: Source, texts: Sequence[str], edits: Edits = Edits()) -> Estima
 def tokenize(source: Source, texts: Sequence[str]) -> tuple[list[Sentence | None], dict[int, str]]:
     """Tokenize each text, padded to one length if the model can pad.
 
-    Returns the sentences, with None for a text that cannot be tokenized; and the errors of these texts, by index.
+    Returns:
+        The sentences, with None for a text that cannot be tokenized; and the errors of these texts, by index.
     """
     with suppress(AttnvizError):
         return list(source.tokenize(list(texts))), {}

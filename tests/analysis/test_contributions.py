@@ -94,7 +94,7 @@ def test_logits_of_half_precision_come_in_steps(dtype, step):
         (-1.0, "does not fall (it rises by 1.00): other parts make up for all of it"),
         (2.83, "falls by 2.83: other parts make up for 50% of what the head adds"),
         (5.5, "falls by 5.50, about as much as the head adds: nothing replaces it"),
-        (9.0, "falls by 9.00, more than the head adds: later parts use it, too"),
+        (9.0, "falls by 9.00, more than the head adds: later parts also use its output"),
     ],
 )
 def test_the_answer_says_whether_others_replace_the_head(fall, says):

@@ -59,7 +59,7 @@ def test_rows_that_see_a_part_of_the_picture_make_no_sink():
     ("call", "error"),
     [
         (lambda: pictured.weights(record_of(), SITE, 0, 6), "There is no row 6; there are 6"),
-        (lambda: pictured.minus_neutral(record_of(), record_of(picture=None), SITE, 0), "of other pictures"),
+        (lambda: pictured.minus_neutral(record_of(), record_of(picture=None), SITE, 0), "of different pictures"),
     ],
 )
 def test_what_cannot_be_read_off_says_why(call, error):

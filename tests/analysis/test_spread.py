@@ -11,7 +11,7 @@ from strategies import B, H
 from test_tiles import steps, windows
 
 from attnviz import analysis
-from attnviz.analysis import blocks
+from attnviz.analysis import blocks, maps
 
 heads = st.integers(0, H - 1) | st.sampled_from(analysis.AGGREGATIONS)
 sides = st.tuples(st.integers(1, 12), st.integers(1, 12))
@@ -68,7 +68,7 @@ def test_what_stands_out_in_a_row_is_what_the_whole_row_says(step, head, sentenc
     cells = np.nan_to_num(weights[window], nan=-1)
     with in_blocks(*block):
         most, at = analysis.strongest(step, head, sentence=sentence, rows=window[0], columns=window[1])
-        sums = analysis.row_sums(step, head, sentence=sentence, rows=window[0])
+        sums = maps.row_sums(step, head, sentence=sentence, rows=window[0])
 
     assert sums.numpy() == pytest.approx(weights[window[0]].sum(1), abs=1e-4, nan_ok=True)
     if cells.size:

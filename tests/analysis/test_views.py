@@ -165,7 +165,7 @@ def test_empty_rows_and_nan_survive():
 
 
 def test_a_view_that_leaves_nothing_says_so():
-    with pytest.raises(InputError, match="special='away'; there are show, hide"):
+    with pytest.raises(InputError, match="special='away'; available: show, hide"):
         View(special="away")
     with pytest.raises(InputError, match="only special tokens"):
         seen(record_with(["<s>"], special={0}), View(special="hide"))

@@ -126,7 +126,7 @@ def test_a_row_that_is_not_a_number_says_so():
     assert "at most NaN" in broken.digits
     assert whole.state == "weights"
     assert whole.digits.startswith(
-        "Worked with 16 digits (float64) from the float32 numbers of the model. The float32 weights"
+        "Computed with 16 digits (float64) from the float32 numbers of the model. The float32 weights"
     )
 
 

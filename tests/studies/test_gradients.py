@@ -158,7 +158,7 @@ def test_relevance_of_an_encoder_decoder_is_that_of_the_paper():
         (lambda s, r: integrated(s, r, steps=0), "steps is 0; it must be"),
         (
             lambda s, r: relevance(s, r).head(Site("cross", 0), 0),
-            "There is no cross layer 0; there are decoder layer 0, decoder",
+            "There is no cross layer 0. Available: decoder layer 0, decoder",
         ),
         (lambda s, r: relevance(s, r).head(r.sites[0], 9), "There is no head 9 of decoder layer 0; there are"),
         (lambda s, r: relevance(s, attnviz.analyze("a", "scratch")), "'scratch' predicts no words."),

@@ -22,7 +22,7 @@ FIRST = slice(0, MOST_TOKENS)
 
 
 def window_positions(window: slice, size: int, what: str) -> range:
-    """Convert a slice of `what` ("queries" or "keys") to positions; raise InputError unless at most 64 in a row."""
+    """Convert a slice of `what` ("queries" or "keys") to positions; raise InputError for a step or over 64 of them."""
     positions = range(*window.indices(size))
     if positions.step != 1:
         raise InputError(f"A window of {what} must be consecutive, first to last; its step is {positions.step}.")
@@ -94,15 +94,19 @@ class Row:
 
 
 def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0, keys: slice = FIRST) -> Row:
-    """Compute all numbers of one query, for the `keys` to show; raise InputError if unknown, or for over 64 keys."""
+    """Compute all numbers of one query, for the `keys` to show.
+
+    Raises:
+        InputError: if there is no such query, head or sentence, `keys` are more than 64, or only weights are known.
+    """
     step = _checked_step(record, site, head, query, sentence)
     positions, rows = window_positions(keys, step.shape[3], "keys"), slice(query, query + 1)
     window = slice(positions.start, positions.stop)
-    tensors = {}  # in float64, in which a product of two float32 numbers is exact; only this head is copied
+    exact_tensors = {}  # in float64, in which a product of two float32 numbers is exact; only this head is copied
     for name in ("query", "key", "value"):
         tensor = getattr(step, name)
-        tensors[name] = tensor[sentence : sentence + 1, head : head + 1].double().expand_as(tensor)
-    exact = replace(step, **tensors)
+        exact_tensors[name] = tensor[sentence : sentence + 1, head : head + 1].double().expand_as(tensor)
+    exact = replace(step, **exact_tensors)
     q, k, value = exact.query[sentence, head, query], exact.key[sentence, head, window], exact.value[sentence, head]
     masked = exact.masked_scores(head, rows, sentence=sentence)[0]
     maximum = float(masked.max()) if len(masked) else -math.inf
@@ -113,22 +117,20 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
     else:
         shifted, weights = masked - maximum, attention.normalize(masked)
         exps, state = shifted.exp(), "nan" if bool(weights.isnan().any()) else "weights"
-    scores = {stage: until(exact, stage).scores(head, rows, window, sentence=sentence)[0] for stage in ORDER}
+    names = ("sums", "scaled", "capped", "biased", "scores")  # one after each stage of `ORDER`
+    scores = [until(exact, stage).scores(head, rows, window, sentence=sentence)[0] for stage in ORDER]
     reasons, blocked = step.reasons(head, rows, window, sentence=sentence)
     recorded = step.weights(head, rows, sentence=sentence)[0]
     difference = float((weights - recorded.double()).abs().max()) if len(weights) else 0.0
     model, run = (str(tensor.dtype).removeprefix("torch.") for tensor in (step.query, recorded))
+    precision = f"Computed with 16 digits (float64) from the {model} numbers of the model."
     return Row(
         query=query,
         keys=positions,
         query_vector=q,
         key_vectors=k,
         products=q * k,
-        sums=scores["products"],
-        scaled=scores["scale"],
-        capped=scores["softcap"],
-        biased=scores["bias"],
-        scores=scores["temperature"],
+        **dict(zip(names, scores, strict=True)),
         rules=tuple(reasons[code - 1] if code else "" for code in blocked[0].tolist()),
         masked=masked[window],
         maximum=maximum,
@@ -140,8 +142,7 @@ def row(record: Record, site: Site, head: int, query: int, *, sentence: int = 0,
         row_sum=float(weights.sum()),
         output=weights @ value,
         state=state,
-        digits=f"Worked with 16 digits (float64) from the {model} numbers of the model. "
-        f"The {run} weights of its run differ by at most {rounding(difference)}.",
+        digits=f"{precision} The {run} weights of its run differ by at most {rounding(difference)}.",
     )
 
 

@@ -27,7 +27,6 @@ NOT_USED = {
 }
 """Sentences for stages that a call does not have."""
 NOT_TAKEN_APART = "The numbers of this model are known only from the queries, keys and values on."
-
 _VECTORS, _CELLS = "B Q d_model", "B H Q K"
 DECAYING_STATE = r"m_{ij} = \beta_j\, q_i \cdot k_j \prod_{l=j+1}^{i} \alpha_l"
 DELTA_RULE = (
@@ -188,7 +187,7 @@ def length(vectors: Tensor) -> str:
 
 
 def _tokens(call: _CallView) -> Iterator[Stage]:
-    """Make the stages from tokens to projections; keys have own tables if they are other tokens than the queries."""
+    """Make the stages from tokens to projections; keys have tables of their own if they are not the queries."""
     origin, b, site = call.origin, call.sentence, call.step.site
     words, positions, x = origin.query_tokens.words[b], origin.query_tokens.positions, origin.query_input[b]
     sides = {"query": origin.query_tokens}
@@ -196,22 +195,23 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
     if origin.key_input is not origin.query_input or call.keys != call.queries:
         sides["key"] = origin.key_tokens
         inputs.append(call.table("x_keys", "X of the keys", ("key", "d_model"), origin.key_input[b]))
-    tokens, sums = [], []
+    token_tables, sum_tables = [], []
     for axis, side in sides.items():
-        tokens.append(call.table(f"words_{axis}", f"{axis} tokens", (axis, "d_model"), side.words[b]))
+        axes = (axis, "d_model")
+        token_tables.append(call.table(f"words_{axis}", f"{axis} tokens", axes, side.words[b]))
         if positions is not None:
             total = side.words[b] + side.positions
-            sums.append(call.table(f"positions_{axis}", "P", (axis, "d_model"), side.positions))
-            sums.append(call.table(f"embedded_{axis}", f"{axis} tokens + positions", (axis, "d_model"), total))
+            sum_tables.append(call.table(f"positions_{axis}", "P", axes, side.positions))
+            sum_tables.append(call.table(f"embedded_{axis}", f"{axis} tokens + positions", axes, total))
     vectors = f"{counted(len(words), 'vector')} of {counted(words.shape[1], 'number')}"
-    yield call.stage("embedding", f"{counted(len(words), 'token')} became {vectors}.", *tokens)
+    yield call.stage("embedding", f"{counted(len(words), 'token')} became {vectors}.", *token_tables)
     embedded = words if positions is None else words + positions
     if positions is None:
         yield call.stage("position", missing=origin.query_tokens.note)
     else:
-        lengths = f"vectors of length {length(words)} (on average)"
-        lengths = f"Positions of length {length(positions)} were added to {lengths}."
-        yield call.stage("position", lengths, *sums)
+        token_vectors = f"vectors of length {length(words)} (on average)"
+        changed = f"Positions of length {length(positions)} were added to {token_vectors}."
+        yield call.stage("position", changed, *sum_tables)
     causes = [counted(site.layer, "layer")] if site.layer > 0 else []
     causes += ["the self-attention of this layer"] if site.kind == "cross" else []
     causes += ["a normalization"] if origin.is_normalized else []
@@ -231,8 +231,8 @@ def _tokens(call: _CallView) -> Iterator[Stage]:
             tables.append(call.table(f"b_{letter}", f"bias of {name}, head {call.head}", ("1", width), row))
         tables.append(call.table(f"{letter}_all", f"{name} of all heads", (axis, f"H·{width}"), call.projected(letter)))
     matrices = f"three matrices of {sizes['d_model']} x {sizes['H·d_k']}: Q, K and V of all heads at once"
-    biases = "No bias was" if origin.w_q.bias is None else "A bias was"
-    yield call.stage("project", f"Vectors were multiplied by {matrices}. {biases} added.", *tables)
+    bias = "No bias was added." if origin.w_q.bias is None else "A bias was added."
+    yield call.stage("project", f"Vectors were multiplied by {matrices}. {bias}", *tables)
 
 
 def _heads(call: _CallView) -> Iterator[Stage]:
@@ -322,17 +322,16 @@ def _outputs(call: _CallView) -> Iterator[Stage]:
     step, sizes, value = call.step, call.sizes, call.step.value[call.sentence, call.head]
     output = step.weights(call.head, call.window[0], sentence=call.sentence).to(value.dtype) @ value
     is_patched = step.taken is not None and not bool(step.taken[call.sentence, call.head].isnan().all())
-    patched = " The run then replaced this output by that of another text." if is_patched else ""
+    patched = " The run then replaced this output by the output for another text." if is_patched else ""
     values = f"{counted(sizes['K'], 'value')} of {counted(sizes['d_v'], 'number')}"
-    changed = f"For each query {values} were multiplied by its weights and added: {span(output)}.{patched}"
+    changed = f"For each query, {values} were multiplied by the query's weights and added: {span(output)}.{patched}"
     yield call.stage("values", changed, call.table("output", f"O of head {call.head}", ("query", "d_v"), output))
     off = [str(head) for head in range(step.num_heads) if step.is_off(head, sentence=call.sentence)]
     zeros = f" Heads that are off give zeros: {', '.join(off)}." if off else ""
-    outputs = f"{counted(step.num_heads, 'output')} of {counted(sizes['d_v'], 'number')}"
-    changed = f"{outputs} were concatenated: {sizes['H·d_v']} for each query.{zeros}"
-    joined = torch.cat(
-        [step.output(head, call.window[0], sentence=call.sentence) for head in range(step.num_heads)], -1
-    )
+    count = f"{counted(step.num_heads, 'output')} of {counted(sizes['d_v'], 'number')}"
+    changed = f"{count} were concatenated: {sizes['H·d_v']} for each query.{zeros}"
+    outputs = [step.output(head, call.window[0], sentence=call.sentence) for head in range(step.num_heads)]
+    joined = torch.cat(outputs, -1)
     yield call.stage("concat", changed, call.table("concat", "Concat(O)", ("query", "H·d_v"), joined))
     if call.origin is None:
         return
@@ -358,12 +357,13 @@ def chain(
 ) -> tuple[Stage, ...]:
     """Compute one head of one attention call stage by stage, with the numbers of its run.
 
-    Returns all stages, always the same ones. A stage that the model does not have or show has the reason in `missing`.
-
     Args:
         record: a run of `source`.
         source: source whose `origin` returns the input and projections of the call; None if unknown.
         queries, keys: tokens to show in the tables, at most 64 of each.
+
+    Returns:
+        All stages, always the same ones. A stage that the model does not have or show has the reason in `missing`.
     """
     step = record.step(site)
     step.empty_queries(head, sentence=sentence)  # raises if there is no such head or sentence
@@ -372,9 +372,12 @@ def chain(
     windows = window_positions(queries, step.shape[2], "queries"), window_positions(keys, step.shape[3], "keys")
     call = _CallView(record, step, origin, head, sentence, *windows)
     makers = [_weights]
-    makers += [] if record.read_only else [_heads, _outputs]
-    makers += [_scores] if has_scores else []
-    makers += [] if origin is None else [_tokens]
+    if not record.read_only:
+        makers += [_heads, _outputs]
+    if has_scores:
+        makers.append(_scores)
+    if origin is not None:
+        makers.append(_tokens)
     stages = {stage.key: stage for make_stages in makers for stage in make_stages(call)}
     unknown, not_used = NOT_TAKEN_APART, NOT_USED
     if record.read_only:

@@ -337,7 +337,7 @@ def arithmetic(call: HeadCall) -> list[tuple[str, str]]:
     terms += ["+ …"] if len(products) > 3 else []
     lines = [("products", f"q · k = {' '.join(terms)} = {digits(row.sums[i])}")]
     operations = {
-        "scale": (steps.scale_text(step), row.scaled[i]),
+        "scale": (steps.stages.scale_text(step), row.scaled[i]),
         "softcap": (f"softcap {scoring.softcap or 0:g}", row.capped[i]),
         "bias": (f"{'−' if bias < 0 else '+'} bias {digits(abs(bias))}", row.biased[i]),
         "temperature": (f"÷ {scoring.temperature:g} (temperature)", row.scores[i]),
