@@ -142,9 +142,12 @@ def source(name: str, step: int | None = None) -> Source:
 
 @cached
 def _load_shipped(name: str, step: int | None) -> Source:
-    """Load a model that ships with attnviz, of a training step if given; a damaged file raises its error now."""
+    """Load a model that ships with attnviz (with the weights after training step `step`), and its card and vocabulary.
+
+    They are read at their first use, so they are used here: an error in their files is then raised at once.
+    """
     loaded = api.load(name) if step is None else api.load(name, step=step)
-    _ = loaded.card  # read from its file at the first access
+    _ = loaded.card
     loaded.unknown(["a"])  # reads the vocabulary
     return loaded
 
@@ -202,7 +205,11 @@ def targets(source: Source, request: Request) -> tuple[Sentence, ...]:
 
 @cached
 def _targets(source: Source, texts: tuple[str, ...]) -> tuple[Sentence, ...]:
-    """Tokenize the targets; too long ones are an `InputError`, as for `TooLong` the page offers to shorten the text."""
+    """Tokenize the targets.
+
+    Raises:
+        InputError: if a target is too long; not `TooLong`, because the page would then offer to shorten the text.
+    """
     try:
         return source.tokenize_targets([*texts])
     except TooLong as error:
@@ -284,7 +291,7 @@ def _with_stream(source: Source, record: Record) -> Record:
 
 
 def call_origin(source: Source, record: Record, site: Site) -> Origin | None:
-    """Return the input from which an attention call projects Q, K and V, by running the calls before it again.
+    """Return the input from which an attention call projects Q, K and V; this runs all calls before it again.
 
     Raises:
         Waiting, OverBudget: as in `result_of`.
@@ -292,7 +299,7 @@ def call_origin(source: Source, record: Record, site: Site) -> Origin | None:
     earlier_sites = source.sites[: source.sites.index(site)]
     whole_run = budget.cost(source, record.sentences, record.edits)
     cost = replace(whole_run, seconds=whole_run.seconds * len(earlier_sites) / len(source.sites))
-    names = (*map(source.site_name, earlier_sites), "this call")
+    names = (*map(source.site_name, earlier_sites), "this call")  # shown with the progress
     return result_of(_call_origin, source, record, site, cost=cost, runs_model=source, names=names)
 
 
@@ -346,12 +353,12 @@ def result_of(
 
 
 def _compute(key: tuple, make: Callable[[], R], about: runs.About) -> R:
-    """Return a cached value, compute it at once if it takes little time (cost None: always), or compute it in a job."""
+    """Return a cached value, else compute it: here if that is short or its cost is not estimated, otherwise in a job."""
     cost = about.cost
     if cost is None or key in SHARED:
         return SHARED.get(key, make)
     if cost.seconds < budget.SHORT_DRAWING and not about.unit:
-        budget.check_memory(0, _drop_all)  # small maps take far less than their estimate
+        budget.check_memory(0, _drop_all)  # 0 bytes: small maps need far less memory than estimated
         return SHARED.get(key, make)
     budget.check_memory(cost.bytes, _drop_all)
     budget.check_work(cost)
@@ -379,14 +386,14 @@ class Screen(NamedTuple):
 
     @classmethod
     def of(cls, spec: dict[str, Any], data: Table | None) -> "Screen":
-        """Convert the output of `readout.screen` to Arrow, and the cells in the column "read" to their address."""
+        """Convert the output of `readout.screen` to Arrow, and the `CellNumbers` of a large map to their address."""
         if data is None:
             return cls(spec | {"datasets": {name: _bytes(table) for name, table in spec["datasets"].items()}}, None)
-        (cells,) = filter(None, data["read"])
+        (cells,) = [cells for cells in data["numbers"] if cells is not None]  # in one line of the table
         address = f"cells/{cells.name}.json"
         cells = CELLS.setdefault(address, cells)
-        addresses = [None if row is None else address for row in data["read"]]
-        return cls(spec, pa.table(data | {"read": addresses}), cells)
+        addresses = [None if numbers is None else address for numbers in data["numbers"]]
+        return cls(spec, pa.table(data | {"numbers": addresses}), cells)
 
 
 def _bytes(table: Table | bytes) -> bytes:

@@ -296,7 +296,7 @@ def drop_missing(source: Source, request: Request) -> Request:
         messages.append(f"The link asks for head {missing[0]}: {available}")
         choices = choices.put(also=tuple(head for head in choices["also"] if head in heads))
     if choices["sentence"] > (count := len(request.texts)):
-        if current.linked.get("sentence") == choices["sentence"]:  # else a text was removed since
+        if current.choices_of_link.get("sentence") == choices["sentence"]:  # else a text was removed since
             messages.append(f"The link asks for text {choices['sentence']}: the page has {counted(count, 'text')}.")
         choices = choices.put(sentence=1)
     if request.answer:
@@ -323,7 +323,7 @@ def drop_outside(context: Context) -> None:
     }
     titles = {"cell": "a cell", "pins": "a word", "zoom": "a part"}
     for name, value in inside.items():
-        if choices[name] != value and current.linked.get(name) == choices[name]:
+        if choices[name] != value and current.choices_of_link.get(name) == choices[name]:
             size = f"{counted(queries, 'row')} and {counted(keys, 'column')}, counted from 0"
             with current.notices or st.container():
                 note(f"The link asks for {titles[name]} outside of this map, which has {size}.", "notice")

@@ -162,7 +162,7 @@ def _paint(context: Context, cells: set[tuple[int, int]]) -> None:
     if built_in is not None and context.edits.own_mask:
         cells = {cell for cell in cells if not built_in.blocked_by(*cell, sentence=context.sentence)}
     if cells:
-        put(mask=rules.flipped(rules.stack(), cells, sentence=context.sentence))
+        put(mask=rules.flip_cells(rules.stack(), cells, sentence=context.sentence))
     else:
         session().memory["not painted"] = f"The built-in mask ({built_in}) blocks this: switch it off to open it."
 
