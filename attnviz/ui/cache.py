@@ -353,7 +353,7 @@ def result_of(
 
 
 def _compute(key: tuple, make: Callable[[], R], about: runs.About) -> R:
-    """Return a cached value, else compute it: here if that is short or its cost is not estimated, otherwise in a job."""
+    """Return a cached value, or else compute it: here if it is quick or its cost is not known, otherwise in a job."""
     cost = about.cost
     if cost is None or key in SHARED:
         return SHARED.get(key, make)

@@ -55,7 +55,7 @@ def stack() -> Stack:
 
 
 def with_rules(step: Callable[[Stack], Stack], choices: Choices) -> Choices:
-    """Return the choices with the rules `step(old rules)`, or unchanged if these are invalid: the page then says why."""
+    """Return the choices with the rules `step(old rules)`; unchanged if these are invalid, and the page says why."""
     try:
         after = step(choices["mask"] or Stack())
         stack_from_text(after.text)  # raises an error if a link with this mask could not be opened again
