@@ -41,7 +41,6 @@ def breadcrumbs(context: Context) -> None:
             _find(context)
 
 
-
 def _zoom_in(context: Context) -> None:
     """Zoom in to half the rows and half the columns in view, around the selected cell or the center."""
     parts, (queries, keys) = now()["zoom"], map(len, context.tokens)

@@ -133,7 +133,7 @@ def _figure(form: str, context: Context) -> Figure:
 
 
 def _select(form: str, point: dict) -> None:
-    """Select the clicked cell or, if its query or key is -1, the one token of the click, or all lines of this token."""
+    """Select the clicked cell or, if the click names one token (query or key is -1), this token or all its lines."""
     query, key = int(point["query"]), int(point["key"])
     if FORMS[form].selects == CELL or (query >= 0 and key >= 0):
         select_cell(point)

@@ -193,12 +193,11 @@ def _swapped_text(context: Context) -> str:
     return _text(context)
 
 
-
 def _other_models(context: Context) -> list[str]:
     """Return the names of all available models with the same kind of input as A's model, except A's model."""
     is_textless = context.source.reads in TEXTLESS
     names = [name for name, kind in api.SOURCES.items() if (kind.reads in TEXTLESS) == is_textless]
-    return [name for name in (*api.OFFERED, *names, *model_loading.listed()) if name != now()["model"]]
+    return [name for name in (*api.OFFERED, *names, *model_loading.listed_names()) if name != now()["model"]]
 
 
 def _b_control(widget: Callable, label: str, name: str, *args, value: object, step: Callable | None = None, **options):
@@ -341,7 +340,6 @@ def _sides(context: Context, b: ComparedSide) -> list[Side]:
 
 
 _cached_comparison = cache.cached(compare_in_tiles)
-
 
 
 def _grid_cell(pair: AlignedPair, cell: tuple[int, int] | None) -> tuple[int, int] | None:
