@@ -142,12 +142,9 @@ def source(name: str, step: int | None = None) -> Source:
 
 @cached
 def _load_shipped(name: str, step: int | None) -> Source:
-    """Load a model that ships with attnviz (with the weights after training step `step`), and its card and vocabulary.
-
-    They are read at their first use, so they are used here: an error in their files is then raised at once.
-    """
+    """Load a shipped model (after a training step, if given) and its card and vocabulary, so that errors occur here."""
     loaded = api.load(name) if step is None else api.load(name, step=step)
-    _ = loaded.card
+    _ = loaded.card  # read from its file at the first access
     loaded.unknown(["a"])  # reads the vocabulary
     return loaded
 
@@ -205,11 +202,7 @@ def targets(source: Source, request: Request) -> tuple[Sentence, ...]:
 
 @cached
 def _targets(source: Source, texts: tuple[str, ...]) -> tuple[Sentence, ...]:
-    """Tokenize the targets.
-
-    Raises:
-        InputError: if a target is too long; not `TooLong`, because the page would then offer to shorten the text.
-    """
+    """Tokenize the targets; for a too long one raise InputError: with TooLong, the page would shorten the text."""
     try:
         return source.tokenize_targets([*texts])
     except TooLong as error:

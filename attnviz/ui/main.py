@@ -34,11 +34,7 @@ def app() -> None:
 
 
 def row_above(title: str) -> None:
-    """Draw the row with the model and the text (hidden on Learn), and store the model and the request for `body`.
-
-    Args:
-        title: title of the page below the row.
-    """
+    """Draw the row with model and text above the page with this title (no row on Learn), and store both for `body`."""
     from attnviz.ui import inputs, request, runs
     from attnviz.ui.text import SCRIPTS, STYLE
 

@@ -77,11 +77,7 @@ def _written_text(context: Context) -> str:
 
 
 def _top_word(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str] = quoted) -> str:
-    """Write the most probable word with its probability, and compare it with the run without edits, if there is one.
-
-    Args:
-        ranked: words, the most probable first; `before` is a word's probability without the edits.
-    """
+    """Write the most probable word (the first of `ranked`), its probability, and the prediction without the edits."""
     if not ranked or math.isnan(ranked[0].probability):
         return "the probabilities are not numbers"
     top = ranked[0]

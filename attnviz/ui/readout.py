@@ -246,10 +246,7 @@ def number_of(bits: str, form: str) -> str:
 
 
 def _cell_code(digits: str, count: int, is_missing: str) -> str:
-    """Build a Vega expression for the number of the cell `at`; 0 if the expression `is_missing` is true.
-
-    The expression `digits` gives the hexadecimal digits of all `count` cells, equally many for each.
-    """
+    """Build a Vega expression for the number of the cell `at`, from the hex `digits` of all `count` cells; else 0."""
     digits_per_cell = f"length({digits}) / {count}"
     return f"{is_missing} ? 0 : toNumber('0x' + slice({digits}, at * {digits_per_cell}, (at + 1) * {digits_per_cell}))"
 

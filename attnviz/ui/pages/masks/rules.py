@@ -121,15 +121,11 @@ def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...
 
 
 def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
-    """Draw the rule with index `i`: its join, its switch, its buttons and its parameters.
-
-    Args:
-        joins: (join, negation) by their names in the menu; a first rule has the join "", as nothing is before it.
-    """
+    """Draw the rule with index `i`: its join (one of `joins`), its switch, its buttons and its parameters."""
     mask = entry.mask
     (current,) = [
         name for name, (join, negated) in joins.items() if join in ("", entry.join) and negated == entry.negated
-    ]
+    ]  # "": nothing is before a first rule
 
     def with_join(old: Entry, name: str) -> Entry:
         join, negated = joins[name]
@@ -156,12 +152,7 @@ def _button(title: str, icon: str, i: int, step: Callable[[Stack], Stack], **opt
 
 
 def _control(widget: Callable, label: str, i: int, part: str, *args: Any, step: Callable, **options: Any) -> None:
-    """Draw a widget that changes the rule with index `i`.
-
-    Args:
-        part: name of the changed part of the rule, for the widget's key.
-        step: function (old entry, value of the user) -> new entry.
-    """
+    """Draw a widget that changes a `part` of rule `i`; `step` is the function (old entry, user's value) -> new entry."""
 
     def report(choices: Choices, value: Any) -> Choices:
         return with_rules(lambda stack: stack.replaced(i, step(stack.entries[i], value)), choices)

@@ -241,10 +241,7 @@ def rollout(context: Context) -> dict[str, Figure]:
 
 
 def _trace(context: Context, last: Site, position: int) -> Traced | None:
-    """Compute rollout after the layer `last`; for a long text only for one position, after a click on a button.
-
-    None before the click.
-    """
+    """Compute rollout after the layer `last`; for a long text only at one position, None before a click on a button."""
     record, text, step = context.record, context.sentence, context.record.step(last)
     layers = sorted(site.layer for site in record.sites if site.kind == last.kind)
     num_below = layers.index(last.layer)  # number of layers of the encoder or decoder before `last`
