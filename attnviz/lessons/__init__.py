@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from attnviz.core import assets
 
 Link = dict[str, list[str]]
-"""The parameters of an address, each with its values."""
+"""URL parameters, each with its list of values."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from attnviz.ui.text import block
 
 @dataclass(frozen=True)
 class FirstStep:
-    """Suggestion for a first visit: the parameters of a link into the app, and a question that its picture answers."""
+    """Suggestion for a first visit: choices of the app as URL parameters, and a question that the picture answers."""
 
     icon: str
     link: str

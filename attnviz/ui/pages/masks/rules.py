@@ -152,7 +152,7 @@ def _button(title: str, icon: str, i: int, step: Callable[[Stack], Stack], **opt
 
 
 def _control(widget: Callable, label: str, i: int, part: str, *args: Any, step: Callable, **options: Any) -> None:
-    """Draw a widget that changes a `part` of rule `i`; `step` is the function (old entry, user's value) -> new entry."""
+    """Draw a widget that changes a `part` of rule `i`; `step` is a function (old entry, value) -> new entry."""
 
     def report(choices: Choices, value: Any) -> Choices:
         return with_rules(lambda stack: stack.replaced(i, step(stack.entries[i], value)), choices)
