@@ -84,7 +84,7 @@ def _key(make: Callable, args: tuple, kwargs: dict[str, object]) -> tuple:
 def _key_part(argument: object) -> object:
     """Convert an argument of a call to a hashable value, with weak references to records and other large values.
 
-    An object that is computed from a record, such as an aligned pair of maps, is named by what it is computed from.
+    An object that is computed from a record, such as an aligned pair of maps, is identified by its inputs.
     """
     if isinstance(argument, slice):  # not hashable before Python 3.12
         return slice, argument.start, argument.stop, argument.step

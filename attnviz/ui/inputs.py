@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 import streamlit as st
@@ -147,7 +148,7 @@ def _with_model(choices: Choices, name: str | None) -> Choices:
 
 
 def _load_named_model() -> None:
-    """Load the model whose name was typed, and choose it; after “Another model …”, draw a box for the name."""
+    """Load and choose the model whose name was typed; after “Another model …”, draw a box for the name."""
     memory = session().memory
     name = memory.get("named model")
     if name == OTHER:
@@ -162,14 +163,11 @@ def _load_named_model() -> None:
     if memory.get("canceled") in model_loading.keys(name):  # the user canceled the search or the download
         memory["named model"] = memory["canceled"] = None
         return
-    if model_loading.load_or_ask(name, on_failure=_forget_name) is not None:
-        _forget_name()
+    forget_name = partial(memory.update, {"named model": None})
+    if model_loading.load_or_ask(name, on_failure=forget_name) is not None:
+        forget_name()
         change(lambda choices: choices.without("model").put(model=name))
         st.rerun()
-
-
-def _forget_name() -> None:
-    session().memory["named model"] = None
 
 
 def _text(source: Source, text: str) -> None:
@@ -178,8 +176,13 @@ def _text(source: Source, text: str) -> None:
     if len(text) > LONGEST:
         quiet(f"{visible_text(text[:1000])} … ({len(text):,} characters)")
         return
+
+    def with_text(choices: Choices, new_text: str) -> Choices:
+        """Return the choices with another text and without a selection."""
+        return choices.without("text").put(text=new_text, lines=None)
+
     with st.container(key="box"):
-        value = {"value": without_surrogates(text), "step": lambda choices, typed: _with_text(choices, typed or "")}
+        value = {"value": without_surrogates(text), "step": lambda choices, typed: with_text(choices, typed or "")}
         options = {"visible": False, "height": "content", "placeholder": "Type a sentence", "disabled": fixed}
         control(st.text_area, "Text", "text", **value, **options)
     if source.writes and not fixed:
@@ -189,7 +192,7 @@ def _text(source: Source, text: str) -> None:
     if not fixed:
 
         def use_example() -> None:
-            change(lambda choices: _with_text(choices, st.session_state["example"]))
+            change(lambda choices: with_text(choices, st.session_state["example"]))
 
         options = {"key": "example", "format_func": lambda example: literal(example.replace("\n", " / ")[:60])}
         st.menu_button("Examples", examples, on_click=use_example, **options)
@@ -206,11 +209,6 @@ def _by_line(text: str) -> bool:
     if now()["lines"] is not None:
         return now()["lines"]
     return len(text.strip("\r\n").splitlines()) > 1
-
-
-def _with_text(choices: Choices, text: str | None) -> Choices:
-    """Return the choices with another text and without a selection."""
-    return choices.without("text").put(text=text, lines=None)
 
 
 def _request(source: Source, texts: tuple[str, ...]) -> Request:
@@ -230,7 +228,7 @@ def _request(source: Source, texts: tuple[str, ...]) -> Request:
 
 
 def _note_unknown_words(source: Source, lines: tuple[str, ...]) -> None:
-    """Show which words the model does not know; if it does not know most words, offer a model that reads any text."""
+    """Show which words the model does not know; if it knows less than half, offer a model that reads any text."""
     unknown = cache.unknown(source, lines)
     if not unknown:
         return

@@ -36,7 +36,7 @@ def sentence(context: Context, position: int | None = None) -> str:
     elif analysis.labels_tokens(record):
         where = f"Label of {token}"
     ranked = analysis.next_words(record, position, before=context.before, sentence=index)
-    most = "most changed: " if context.before is not None and position == context.most_moved else ""
+    most = "most changed: " if context.before is not None and position == context.most_changed_position else ""
     return f"{where}, {most}{_top_word(ranked)}."
 
 

@@ -159,7 +159,7 @@ class Context:
         return max(probabilities, key=probabilities.get, default=None)
 
     @cached_property
-    def most_moved(self) -> int | None:
+    def most_changed_position(self) -> int | None:
         """Position where the edits changed the prediction most; None if nothing is edited or nothing changed."""
         if self.before is None or not self._predicts_words:
             return None
@@ -180,7 +180,7 @@ class Context:
         if self.cell and rows_predict:
             position, _ = self.cell
         elif self.before is not None:
-            position = self.most_moved
+            position = self.most_changed_position
         elif self.behaviors:
             position = self.example_position(self.behaviors[0])
         if position is None or position >= len(text_read.tokens):
@@ -266,12 +266,13 @@ def toolbar(source: Source, request: Request) -> Context:
 def context_of(source: Source, request: Request, export: DeltaGenerator) -> Context:
     """Make the context of the chosen model, text, layer and head; edits that are not possible are left out."""
     try:
-        changed = edits.of(source)
+        chosen_edits = edits.of(source)
     except AttnvizError as error:
         note(str(error))
-        changed = Edits()
+        chosen_edits = Edits()
+    request = replace(request, edits=chosen_edits)
     site, head = _site_and_head(source)
-    request, sentence, is_dark = replace(request, edits=changed), now()["sentence"] - 1, st.context.theme.type == "dark"
+    sentence, is_dark = now()["sentence"] - 1, st.context.theme.type == "dark"
     return Context(source, request, sentence, site, head, now()["view"], is_dark, export)
 
 

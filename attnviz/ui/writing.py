@@ -187,9 +187,9 @@ def _alternatives(context: Context, generated: Generated, position: int) -> None
     """Draw the probability of a generated word, and buttons that replace it and generate the rest again."""
     before, token = generated.sentence.tokens[position - 1 : position + 1]
     previous, word = quoted(before.text.strip() or before.text), quoted(token.text.strip() or token.text)
-    probability = percent(float(context.record.prediction.probabilities(position - 1)[token.id]))
-    quiet(f"After {previous} the model wrote {word} ({probability}). Write this instead:")
-    begin = generated.ids[: position - generated.prompt]
+    word_probability = percent(float(context.record.prediction.probabilities(position - 1)[token.id]))
+    quiet(f"After {previous} the model wrote {word} ({word_probability}). Write this instead:")
+    begin = generated.ids[: position - generated.prompt]  # of the answer, up to the word
     with st.container(horizontal=True, gap="small", key="instead"):
         for id, text, probability in generated.alternatives(position, MOST_ALTERNATIVES):
             request = replace(context.request, answer=(*begin, id))

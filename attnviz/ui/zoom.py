@@ -43,7 +43,8 @@ def breadcrumbs(context: Context) -> None:
 
 def _zoom_in(context: Context) -> None:
     """Zoom in to half the rows and half the columns in view, around the selected cell or the center."""
-    parts, (queries, keys) = now()["zoom"], map(len, context.tokens)
+    parts = now()["zoom"]
+    queries, keys = map(len, context.tokens)
     top, bottom, left, right = parts[-1] if parts else (0, queries - 1, 0, keys - 1)
     center = context.cell or ((top + bottom) // 2, (left + right) // 2)
     rows, columns = bottom - top + 1, right - left + 1

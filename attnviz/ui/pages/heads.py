@@ -91,6 +91,7 @@ def _controls(form: str, context: Context) -> None:
             also = [head for head in now()["also"] if head in others]
 
             def with_heads(choices: Choices, heads: list[int]) -> Choices:
+                """Show these heads besides the chosen head."""
                 return choices.put(also=tuple(sorted(heads)))
 
             options = {"value": also, "step": with_heads, "placeholder": "none", "width": 220, "max_selections": 5}

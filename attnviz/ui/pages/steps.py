@@ -99,11 +99,12 @@ class HeadCall:
         """Whether the scores and each number of the softmax are known."""
         return self.record.has_scores(self.context.site)
 
-    def why(self, stage: Stage) -> str:
-        """Purpose of a stage in this call."""
-        if self.record.step(self.context.site).linear and stage.key in LINEAR_WHY:
-            return LINEAR_WHY[stage.key]
-        return WHY[stage.key]
+    def why(self, stage: Stage) -> tuple[str, str]:
+        """Purpose of a stage in this call: the first sentence, and the rest of the text."""
+        is_linear = self.record.step(self.context.site).linear
+        text = LINEAR_WHY[stage.key] if is_linear and stage.key in LINEAR_WHY else WHY[stage.key]
+        purpose, _, explanation = text.partition(". ")
+        return f"{purpose.removesuffix('.')}.", explanation
 
     @cached_property
     def row(self) -> Row:
@@ -147,7 +148,10 @@ def page(source: Source, request: Request) -> None:
     with st.container(**ROW):
         call = _call(context)
         _question(call)
-    stages = _stages(call)
+    options = {"sentence": context.sentence} | call.windows
+    cached_chain = cache.cached(steps.chain)
+    all_stages = cached_chain(call.record, CachedOrigin(context.source), context.site, call.head, **options)
+    stages = tuple(stage for stage in all_stages if stage.is_used)  # without those that have no effect in this call
     index = _stage_index(call, stages)
     stage = stages[index]
     with st.container(horizontal=True, gap="medium"):  # on a phone the stage comes first
@@ -160,7 +164,7 @@ def page(source: Source, request: Request) -> None:
     with right:
         _result(call, stage)
         st.latex(stage.equation)
-        _, _, explanation = call.why(stage).partition(". ")  # its first sentence is above the tables
+        _, explanation = call.why(stage)
         quiet(*filter(None, (explanation, stage.changed)))
     exports = ({} if figure is None else {"This step": figure}) | {"All steps": rail} | _row(call)
     with context.export:
@@ -196,14 +200,6 @@ def _call(context: Context) -> HeadCall:
     if not isinstance(context.head, int):
         quiet("This page shows one head at a time: head 0.")
     return HeadCall(context, record, head, query, key)
-
-
-def _stages(call: HeadCall) -> tuple[Stage, ...]:
-    """Compute the stages of this call that have an effect."""
-    context, cached_chain = call.context, cache.cached(steps.chain)
-    options = {"sentence": context.sentence} | call.windows
-    stages = cached_chain(call.record, CachedOrigin(context.source), context.site, call.head, **options)
-    return tuple(stage for stage in stages if stage.is_used)
 
 
 def _stage_index(call: HeadCall, stages: tuple[Stage, ...]) -> int:
@@ -272,7 +268,8 @@ def _stage_buttons(stages: tuple[Stage, ...], index: int) -> None:
 
 def _stage(call: HeadCall, stage: Stage) -> Figure | None:
     """Draw one stage: a sentence about its purpose, and its tables."""
-    block(f"{call.why(stage).partition('. ')[0].removesuffix('.')}.", "large")
+    purpose, _ = call.why(stage)
+    block(purpose, "large")
     if stage.missing:
         quiet(stage.missing)
     if not stage.matrices:

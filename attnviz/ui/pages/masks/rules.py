@@ -166,6 +166,7 @@ def _numbers(i: int, mask: Mask, parameter: Parameter) -> None:
     label, part = parameter.label, f"{mask.keyword} {name}"
 
     def with_value(old: Entry, typed: int | str) -> Entry:
+        """Change the parameter of a rule to a number, or to the numbers of a text."""
         numbers = whole_numbers(typed, label) if isinstance(typed, str) else typed
         return replace(old, mask=replace(old.mask, **{name: numbers}))
 
@@ -207,6 +208,7 @@ def cells_in(ranges: dict[str, list[float]]) -> set[tuple[int, int]]:
     """Return the cells (query, key) that a drag touches; its ranges are {"row": [1.2, 3.4], "column": [2.5, 0.5]}."""
 
     def touched(name: str) -> range:
+        """Return the indices of the rows or columns that the drag touches."""
         start, end = sorted(ranges.get(name) or [0.0, 0.0])
         return range(math.floor(start), math.ceil(end))
 

@@ -55,12 +55,11 @@ def circuits(context: Context) -> dict[str, Figure]:
     if not runs.is_requested("measure circuits", source, cost, "Measure circuits"):
         return {}
     measured = cache.result_of(_circuits, source, cost=cost, runs_model=source)
-    numbers_of_heads = measured.heads  # a row per head
-    names = [name for name in NUMBERS if numbers_of_heads[name].notna().any()]
+    names = [name for name in NUMBERS if measured.heads[name].notna().any()]
     columns = heads.columns_of(CIRCUITS, "%.3f")
     columns["through"] = st.column_config.TextColumn("Through", help="Earlier head with the largest K-composition.")
-    through = ["through"] if numbers_of_heads["through"].notna().any() else []
-    heads.choose_row(context, numbers_of_heads, [*names, *through], columns, "circuits")
+    through = ["through"] if measured.heads["through"].notna().any() else []
+    heads.choose_row(context, measured.heads, [*names, *through], columns, "circuits")
     if missing := [title for name, (title, _) in CIRCUITS.items() if name not in names]:
         quiet(f"These numbers cannot be computed from the weights of this model: {', '.join(missing)}.")
     if measured.left_out:

@@ -181,6 +181,7 @@ def lens(context: Context) -> dict[str, Figure]:
         bars = figures.lens_words(record, position, stage=last_stage - row, **style)
 
     def select_word(point: dict) -> None:
+        """Select the clicked word: its row, from the last stage down, and its position."""
         put(stage=str(point["query"]), cell=(int(point["key"]), 0))
 
     picture(grid, "lens", select="cell", on_click=select_word)
