@@ -65,7 +65,7 @@ SHARED: BoundedCache = BoundedCache(int(1e9 * budget.USUAL[budget.GIGABYTES]), s
 def cached(make: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function so that its results are cached by its arguments.
 
-    The key has weak references to records, their gradients and saved runs, so that it does not keep them in memory.
+    The key has weak references to records, their gradients and saved runs, so that the cache does not keep them alive.
     """
 
     @wraps(make)
@@ -142,7 +142,7 @@ def source(name: str, step: int | None = None) -> Source:
 
 @cached
 def _load_shipped(name: str, step: int | None) -> Source:
-    """Load a shipped model (after a training step, if given) and its card and vocabulary, so that errors occur here."""
+    """Load a shipped model, at a training step if given, and read its card and vocabulary now, so that errors show."""
     loaded = api.load(name) if step is None else api.load(name, step=step)
     _ = loaded.card  # read from its file at the first access
     loaded.unknown(["a"])  # reads the vocabulary

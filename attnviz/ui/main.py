@@ -78,7 +78,7 @@ def _page(title: str) -> st.Page:
 
 @st.fragment
 def body(title: str) -> None:
-    """Draw the page with this title (empty without a model), or in its place the progress of a run or an error."""
+    """Draw the page with this title, or the progress of a run, or the message of an error; nothing without a model."""
     page = import_module(f"attnviz.ui.pages.{title.lower()}").page
     from attnviz.ui import cache, inputs, request, runs
     from attnviz.ui.text import note

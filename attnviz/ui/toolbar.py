@@ -398,7 +398,7 @@ def _mask_menu(source: Source, site: Site) -> None:
 
 
 def _scores(site: Site) -> None:
-    """Draw the controls of temperature and scale; a change applies to the layer `site`, or where they were changed."""
+    """Draw the controls of temperature and scale, for the layers with an earlier change, else for the layer `site`."""
     is_changed = now()["temperature"] != 1 or not now()["scaled"]
     changed_site = now()["scored"]  # None: in every layer if `is_changed`, else in none
     in_every_layer = is_changed and changed_site is None

@@ -41,7 +41,7 @@ CARDS = {
 
 
 def banner() -> None:
-    """Draw the purpose of the app with buttons or, after a click on one, its question; nothing after it was closed."""
+    """Draw the purpose of the app with buttons, or the question of the clicked button; nothing once it is closed."""
     memory = session().memory
     if memory.pop("card opens", False):
         st.rerun()  # draws the row of model and text again, too

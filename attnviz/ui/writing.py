@@ -126,7 +126,7 @@ def _show_generation(source: Source, job: AnswerJob) -> None:
 
 
 def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
-    """Generate the ids of an answer, and report the text after each token; if stopped, return the ids so far."""
+    """Generate the token ids of an answer, and report the text after each token; if stopped, return the ids so far."""
     begin = job.request.answer
     if begin and begin[-1] in source.ends:  # the user chose the end token as the alternative to a word
         return begin[:-1]

@@ -183,8 +183,9 @@ def _numbers(i: int, mask: Mask, parameter: Parameter) -> None:
 def whole_numbers(text: str, label: str) -> tuple[int, ...]:
     """Parse whole numbers separated by commas or blanks; raise InputError if a part is not a whole number."""
     parts = text.replace(",", " ").split()
-    if wrong := next((part for part in parts if not re.fullmatch(r"\d{1,6}", part, re.ASCII)), ""):
-        raise InputError(f"{quoted(wrong[:20])} cannot be read as {label}: write whole numbers, such as 5, 3.")
+    wrong_parts = [part for part in parts if not re.fullmatch(r"\d{1,6}", part, re.ASCII)]
+    if wrong_parts:
+        raise InputError(f"{quoted(wrong_parts[0][:20])} cannot be read as {label}: write whole numbers, such as 5, 3.")
     return tuple(map(int, parts))
 
 

@@ -164,11 +164,11 @@ def _role(context: Context, measured: Atlas, row: pd.Series) -> None:
 
 def known_roles(context: Context) -> None:
     """Draw a table of all measured roles; a selected row chooses its head."""
-    behaviors = context.source.card.behaviors if context.source.card and context.source.step is None else ()
-    if not behaviors:
+    source = context.source
+    if source.card is None or source.step is not None or not source.card.behaviors:
         return
-    records = []
-    for behavior in behaviors:
+    records = []  # one for each head of each behavior
+    for behavior in source.card.behaviors:
         site, does = behavior.site, without_example(behavior)
         text = {"does": f"{does[:1].upper()}{does[1:]}", "evidence": behavior.evidence}
         for i, head in enumerate(behavior.heads):

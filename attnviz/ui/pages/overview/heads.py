@@ -237,7 +237,7 @@ def _table(context: Context, rows: pd.DataFrame) -> None:
 
 
 def columns_of(titles: Mapping[str, tuple[str, str]], number_format: str) -> dict[str, Any]:
-    """Configure the columns of a table for `st.dataframe`: the head's name, then numbers by name, (title, meaning)."""
+    """Configure the columns of a table for `st.dataframe`: the head's name, and numbers with (title, meaning)."""
     columns = {
         name: st.column_config.NumberColumn(title, help=means, format=number_format)
         for name, (title, means) in titles.items()
