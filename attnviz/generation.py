@@ -64,20 +64,14 @@ class Generated:
         return self.sentence.text[self.begins :]
 
     def alternatives(self, position: int, count: int = 5) -> list[tuple[int, str, float]]:
-        """List the most probable tokens at a position: id, text and probability, before sampling.
-
-        Raises:
-            InputError: if the position is not in the answer.
-        """
+        """List the most probable tokens at a position of the answer: id, text and probability, before sampling."""
         if not self.prompt <= position < len(self.sentence.tokens):
             where = f"its positions are {self.prompt} to {len(self.sentence.tokens) - 1}"
             raise InputError(f"No token of the answer stands at position {quoted(position)}; {where}.")
         prediction = self.record.prediction
         top = prediction.probabilities(position - 1).topk(min(count, prediction.logits.shape[-1]))
-        return [
-            (id, prediction.vocabulary[id], float(share))
-            for id, share in zip(top.indices.tolist(), top.values, strict=True)
-        ]
+        pairs = zip(top.indices.tolist(), top.values.tolist(), strict=True)
+        return [(id, prediction.vocabulary[id], share) for id, share in pairs]
 
     def first_difference(self, other: "Generated") -> int | None:
         """Find the position of the first token that differs from another answer; None if both are equal."""
@@ -168,5 +162,5 @@ def _next_id(logits: Tensor, temperature: float, top_p: float, generator: torch.
     if not temperature:
         return int(logits.argmax())
     shares, ids = (logits.double() / temperature).softmax(-1).sort(descending=True)
-    is_likely = shares.cumsum(-1) - shares < top_p
-    return int(ids[torch.multinomial(shares * is_likely, 1, generator=generator)])
+    total_before = shares.cumsum(-1) - shares  # of the more probable tokens
+    return int(ids[torch.multinomial(shares * (total_before < top_p), 1, generator=generator)])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny
 
+import attnviz
 from attnviz import api
 from attnviz.cli import parser, request
 from attnviz.core.edits import Edits, Site, Take
@@ -261,3 +262,18 @@ def test_circuits_are_printed(run):
         "Circuits are computed from a model's weights; name it: attnviz models NAME --circuits"
         in run("models", "--circuits")[2]
     )
+
+
+def test_the_mask_of_a_saved_run_is_drawn_for_each_head_also_if_only_its_weights_are_known(run):
+    """A mask of numbers, another for each head; of weights, the cells of weight 0 are blocked."""
+    lower = np.tril(np.ones((3, 3), bool))
+    masks = np.stack([lower, np.eye(3, dtype=bool)])
+    query, key, value = np.random.default_rng(0).normal(size=(3, 1, 2, 3, 4)).astype("float32")
+    weights = (masks / masks.sum(-1, keepdims=True)).astype("float32")
+    attnviz.save(attnviz.from_arrays(query=query, key=key, value=value, mask=masks[None], tokens=[*"abc"]), "run.attn")
+    attnviz.save(attnviz.from_arrays(weights[None], tokens=[*"abc"]), "weights.attn")
+
+    for file in ("run.attn", "weights.attn"):
+        for head in (0, 1):
+            assert run("export", file, "--form", "mask", "--head", str(head), "-o", "mask.npz")[0] == 0
+            assert np.array_equal(np.load("mask.npz")["may_attend"], masks[head])

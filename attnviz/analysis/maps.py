@@ -5,7 +5,7 @@ grows with the number of tokens, not with its square.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,6 +24,7 @@ from attnviz.analysis.blocks import (
     weights_of,
     window_ranges,
 )
+from attnviz.check.arrays import VERY_NEGATIVE, to_may_attend
 from attnviz.core.attention import LONG
 from attnviz.core.masks import Mask
 from attnviz.core.record import ALL, Step
@@ -393,4 +394,13 @@ def states_of(weights: np.ndarray, blocked: np.ndarray, is_empty: np.ndarray, ti
     states = np.where(np.isnan(weights), NAN, np.where(blocked > 0, BLOCKED, WEIGHT))
     if len(is_empty):
         states[np.logical_and.reduceat(is_empty, np.arange(0, len(is_empty), tile))] = EMPTY
+    return states
+
+
+def checked_states(values: Tensor, kind: str, convention: str | None, cells: Sequence[Mapping[str, int]]) -> np.ndarray:
+    """Return the states of one head of a checked array, (Q, K): 0 open, 1 blocked, 2 for a cell or row in `cells`."""
+    blocked = values <= VERY_NEGATIVE if kind == "scores" else ~to_may_attend(values, convention)
+    states = blocked.long().numpy()
+    for cell in cells:
+        states[cell.get("query", slice(None)), cell.get("key", slice(None))] = 2
     return states

@@ -16,7 +16,6 @@ from attnviz.charts.theme import Style
 from attnviz.core.display import isolated, visible_text
 
 QUERY, KEY = "Query (from)", "Key (to)"
-
 TOKENS = ("query", "key")
 """Axes whose positions are tokens."""
 LONGEST_LABEL, LONGEST_WORD = 16, 200
@@ -47,9 +46,9 @@ tiles, which is small because the readout needs the numbers of all three maps.""
 
 def names(groups: Groups, tile: int = 1) -> list[str]:
     """Name rows or columns for tooltips: "cat (3, user)", with position and role, or "cat (3) … mat (5)" for a tile."""
-    positions = [", ".join(filter(None, (str(groups.place(i)), role))) for i, role in enumerate(groups.roles)]
-    pairs = zip(groups.labels, positions, strict=True)
-    token_names = [f"{isolated(visible_text(label))} ({position})" for label, position in pairs]
+    details = [", ".join(filter(None, (str(groups.place(i)), role))) for i, role in enumerate(groups.roles)]
+    pairs = zip(groups.labels, details, strict=True)
+    token_names = [f"{isolated(visible_text(label))} ({detail})" for label, detail in pairs]
     if tile == 1:
         return token_names
     tiles = [token_names[i : i + tile] for i in range(0, len(token_names), tile)]
@@ -229,7 +228,7 @@ def number_cell(axes: tuple[str, str], rows: int, columns: int, wide: int) -> tu
 
     Args:
         axes: meaning of rows and of columns, see `GridSide.axis`.
-        wide: maximum width of the table in pixels; exceeded if cells would be smaller than 8 pixels, or than labels.
+        wide: maximum width of the table in pixels, exceeded only if the cells or their labels would be too small.
     """
     rows, columns, is_row_of_tokens = max(1, rows), max(1, columns), axes[0] in TOKENS
     if is_row_of_tokens and axes[1] in TOKENS:
@@ -245,7 +244,7 @@ def number_cell(axes: tuple[str, str], rows: int, columns: int, wide: int) -> tu
 
 
 def predictions(words: Sequence[str], moved: Collection[int] = ()) -> list[RowEnd]:
-    """Make the texts of the word that each row predicts, as a list of one `RowEnd`; an empty list if no row predicts.
+    """Make the column of predicted words at the row ends, as a list of one `RowEnd`; an empty list if no row predicts.
 
     Args:
         moved: rows whose prediction changed.
@@ -259,7 +258,7 @@ def size_within(
 ) -> Size:
     """Compute the size of a grid that fits the width of the style, together with its labels and texts at row ends.
 
-    Cells are made narrower, but those of a map of at most FITS columns not below NARROWEST pixels.
+    Cells become narrower if needed; with at most FITS columns, they keep a width of NARROWEST pixels.
 
     Args:
         side: maximum side of the map in pixels, used if the style sets none.
@@ -268,7 +267,7 @@ def size_within(
     if style.width is None:
         return size
     left = max((text_width(short(label)) for label in rows.labels), default=0.0) + 40  # with the title of the axis
-    right = NOTE + 16 + ends[-1].widest + sum(end.width for end in ends[:-1]) if ends else 0
+    right = (NOTE + 16 + sum(end.width for end in ends[:-1]) + ends[-1].widest) if ends else 0
     pixels = style.width - left - right - 6
     if size.columns <= FITS:
         return replace(size, cell=float(max(NARROWEST, min(size.cell, pixels // max(1, size.columns)))))

@@ -38,7 +38,7 @@ class Column:
     longest: float | None = None
 
     @cached_property
-    def written(self) -> list[str]:
+    def row_texts(self) -> list[str]:
         """Text of each row."""
         return [*self.texts] or ["" if value is None else percent(value) for value in self.values or ()]
 
@@ -47,8 +47,8 @@ class Column:
 
         Bars are scaled to 0 to 1. An infinite value is at an end of the scale; NaN has no bar.
         """
-        count, is_signed = len(self.written), len(self.begins) > 0
-        rows: Table = {f"text_{i}": self.written, f"ink_{i}": [colors.text] * count}
+        count, is_signed = len(self.row_texts), len(self.begins) > 0
+        rows: Table = {f"text_{i}": self.row_texts, f"ink_{i}": [colors.text] * count}
         if self.values is None:
             return rows, {f"caption_{i}": [self.name], f"zero_{i}": [0.0]}
         values = np.array(self.values, float)
@@ -56,9 +56,10 @@ class Column:
         begins = np.array(self.begins or [0.0] * count, float)
         numbers = np.array([0.0, *values, *before, *begins])
         finite = numbers[np.isfinite(numbers)]
-        low, high = (finite.min() if is_signed else 0.0), self.longest or finite.max()
+        low = finite.min() if is_signed else 0.0
+        high = self.longest or finite.max()
 
-        def scaled(ends: np.ndarray) -> list[float | None]:
+        def scale(ends: np.ndarray) -> list[float | None]:
             """Map ends of bars from values to positions, 0 to 1; NaN becomes None."""
             positions = np.clip((ends - low) / ((high - low) or 1.0), 0, 1).tolist()
             return [None if np.isnan(position) else position for position in positions]
@@ -69,13 +70,13 @@ class Column:
             inks = np.full(count, colors.text)
         bars = {
             f"ink_{i}": np.where(np.isnan(values), colors.warning, inks).tolist(),
-            f"begin_{i}": scaled(begins),
-            f"share_{i}": scaled(values),
+            f"begin_{i}": scale(begins),
+            f"share_{i}": scale(values),
             f"fill_{i}": fill.tolist(),
-            f"before_{i}": scaled(before),
-            f"end_{i}": scaled(np.nan_to_num(np.fmax(np.fmax(values, before), begins))),
+            f"before_{i}": scale(before),
+            f"end_{i}": scale(np.nan_to_num(np.fmax(np.fmax(values, before), begins))),
         }
-        return rows | bars, {f"caption_{i}": [self.name], f"zero_{i}": scaled(np.zeros(1))}
+        return rows | bars, {f"caption_{i}": [self.name], f"zero_{i}": scale(np.zeros(1))}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -119,7 +120,7 @@ class Bars:
             "name": [*self.names],
             "name_ink": [inks.get(i, colors.text) for i in range(len(self.names))],
         }
-        texts = [self.names, *(column.written for column in self.columns)]
+        texts = [self.names, *(column.row_texts for column in self.columns)]
         width = sum(max(map(marks.text_width, column), default=0.0) + GAP for column in texts)
         width += self.length * sum(column.values is not None for column in self.columns)
         meta = marks.heading(self.title, self.lines, width, self.style)
@@ -138,22 +139,21 @@ def _view(i: int, length: int, colors: Theme) -> Spec:
     layers = [marks.layer("meta", "text", caption, where=f"datum.caption_{i} !== ''", color=colors.quiet, **text)]
     if i == 0:
         names = y | start | {"text": marks.field("name"), "fill": marks.as_is("name_ink")}
-        layers.append(
-            marks.layer("rows", "text", names, font=MONO, baseline="middle", align="right", dx=-6 if length else -12)
-        )
+        place = {"baseline": "middle", "align": "right", "dx": -6 if length else -12}
+        layers.append(marks.layer("rows", "text", names, font=MONO, **place))
     texts = y | {"text": marks.field(f"text_{i}"), "fill": marks.as_is(f"ink_{i}")}
     if not length:
         layers.append(marks.layer("rows", "text", texts | start, font=MONO, **text))
         return {"layer": layers, "width": 1, "height": {"step": STEP}}
-    x = {end: {"x": marks.places(1) | {"field": f"{end}_{i}"}} for end in ("zero", "before", "begin", "end")}
+    x_of = {end: {"x": marks.places(1) | {"field": f"{end}_{i}"}} for end in ("zero", "before", "begin", "end")}
     has_hollow = f"isValid(datum.before_{i})"
     thickness = marks.when(has_hollow, marks.pixels_at(INNER), marks.pixels_at(THICK))
-    filled = y | x["begin"] | {"x2": {"field": f"share_{i}"}, "fill": marks.as_is(f"fill_{i}"), "size": thickness}
+    filled = y | x_of["begin"] | {"x2": {"field": f"share_{i}"}, "fill": marks.as_is(f"fill_{i}"), "size": thickness}
     hollow = {"size": OUTER, "fill": colors.background, "stroke": colors.quiet}
     layers += [
-        marks.layer("meta", "rule", x["zero"], color=colors.line),
-        marks.layer("rows", "bar", y | x["before"], where=has_hollow, **hollow),
+        marks.layer("meta", "rule", x_of["zero"], color=colors.line),
+        marks.layer("rows", "bar", y | x_of["before"], where=has_hollow, **hollow),
         marks.layer("rows", "bar", filled, where=f"isValid(datum.share_{i})"),
-        marks.layer("rows", "text", texts | x["end"], font=MONO, dx=6, **text),
+        marks.layer("rows", "text", texts | x_of["end"], font=MONO, dx=6, **text),
     ]
     return {"layer": layers, "width": length, "height": {"step": STEP}}

@@ -46,7 +46,7 @@ class Grid:
         notes: further states at the end of the legend.
         tiles: words for how a tile summarizes its cells.
         brush: whether a drag selects cells, if they are rectangles.
-        prefix: prefix of the names of the tables, if the grid is one of several in a chart.
+        prefix: prefix of the table names, if the grid is one of several in a chart.
         is_table: whether the grid is one of several tables of numbers: it has a frame and no axis titles, and the rows
             of an image are clickable.
     """
@@ -178,9 +178,9 @@ class Grid:
         for end in self.ends:
             table[end.name] = [text if i % self.size.every == 0 else "" for i, text in enumerate(end.texts[::tile])]
             inks = [end.inks.get(i, "text") for i in first_rows]
-            selected = self.selected[0]
-            if end.name == "note" and selected is not None and inks[selected // tile] == "text":
-                inks[selected // tile] = "accent"
+            selected_tile = None if self.selected[0] is None else self.selected[0] // tile
+            if end.name == "note" and selected_tile is not None and inks[selected_tile] == "text":
+                inks[selected_tile] = "accent"
             table[f"{end.name}_ink"] = [getattr(self.style.colors, ink) for ink in inks]
         return table
 
@@ -201,37 +201,36 @@ class Grid:
         return labels
 
     def chosen(self) -> Table:
-        """Build the table of the selection, empty without one: ends of its outline, at least 7 pixels around a cell."""
+        """Build the table of the selection, empty without one: ends of its outline, which is at least 7 pixels wide."""
         row, column = self.selected
         is_empty = row is None and column is None
-        grow = 0 if row is None or column is None else max(0.0, (7 / self.size.cell - 1) / 2)  # in cells
+        margin = 0 if row is None or column is None else max(0.0, (7 / self.size.cell - 1) / 2)  # in cells
         outline = {"row": 0, "row2": self.size.rows, "column": 0, "column2": self.size.columns}
         for axis, index in (("row", row), ("column", column)):
             if index is not None:
                 begin = index // self.size.tile
-                outline.update({axis: begin - grow, f"{axis}2": begin + 1 + grow})
+                outline.update({axis: begin - margin, f"{axis}2": begin + 1 + margin})
         selection = outline | {"marks_row": row is not None, "marks_column": column is not None}
         return {name: [] if is_empty else [value] for name, value in selection.items()}
 
     def _cells(self) -> Table:
         """Build the table of cells, row by row: place, texts, fill and sign of each cell."""
         squares, colors = self.squares, self.style.colors
-        states, (row, column) = squares.states.ravel(), (index.ravel() for index in np.indices(squares.states.shape))
+        states = squares.states.ravel()
+        row, column = (index.ravel() for index in np.indices(squares.states.shape))
         cell = min(self.size.cell, self.size.cell_height)
         path, stroke, width = zip(*(state.glyph(cell, colors) for state in squares.kinds), strict=True)
         fills = pixels.written_palette(self._colors)
         ground = _pick(fills, pixels.ground(squares.states, squares.kinds, squares.shade).ravel())
-        positions_by_axis = {
-            side.axis: positions[index].tolist()
-            for side, positions, index in zip(self.sides, self.positions, (row, column), strict=True)
-        }
+        positions = dict.fromkeys(TOKENS, [-1] * len(row))  # -1: the grid has no such axis
+        positions[self.rows.axis] = self.positions[0][row].tolist()
+        positions[self.columns.axis] = self.positions[1][column].tolist()
         table = {
             "row": row.tolist(),
             "row2": (row + 1).tolist(),
             "column": column.tolist(),
             "column2": (column + 1).tolist(),
-            **{axis: [-1] * len(row) for axis in TOKENS},
-            **positions_by_axis,
+            **positions,
             "rev": [self.style.rev] * len(row),
             "query_name": _pick(self.names[0], row),
             "key_name": _pick(self.names[1], column),
@@ -257,18 +256,16 @@ class Grid:
             scale: image pixels per pixel of the picture; None for 2 in a file, and on a page for one image pixel per
                 cell if no cell has a sign.
         """
-        size, factor = self.size, scale or (1 if self.style.on_screen else 2)
-        high, wide = self.counts
-        squares = self.squares
+        size, squares, factor = self.size, self.squares, scale or (1 if self.style.on_screen else 2)
+        height, width = self.counts  # one image pixel per cell
         has_signs = any(squares.kinds[i].stroke() for i in squares.occurring)
         if scale or not self.style.on_screen or has_signs:
             if self.is_table:
-                high, wide = max(round(factor * size.height), high), max(round(factor * size.width), wide)
+                height, width = max(round(factor * size.height), height), max(round(factor * size.width), width)
             else:
-                high, wide = (
-                    n * max(1, round(factor * cell)) for n, cell in ((high, size.cell_height), (wide, size.cell))
-                )
-        sides = {"height": high, "width": wide, "scale": factor}
+                height *= max(1, round(factor * size.cell_height))
+                width *= max(1, round(factor * size.cell))
+        sides = {"height": height, "width": width, "scale": factor}
         return pixels.uri(squares.states, squares.kinds, squares.shade, self._colors, **sides)
 
     @property
@@ -375,11 +372,8 @@ class Grid:
 
     def _rectangles(self) -> list[Spec]:
         """Build the layers of cells: rectangles, signs, numbers, and frames around the hovered row and column."""
-        least, tooltip, colors = (
-            min(self.size.cell, self.size.cell_height),
-            {"tooltip": self._tooltip()},
-            self.style.colors,
-        )
+        least, colors = min(self.size.cell, self.size.cell_height), self.style.colors
+        tooltip = {"tooltip": self._tooltip()}
         box = self._y("row", "row2") | self._x("column", "column2") | {"fill": marks.as_is("ground")} | tooltip
         edge = {"stroke": colors.background, "strokeWidth": 1} if least >= SEPARATE else {}
         rectangles = self._layer("cells", "rect", box, cursor="pointer", **edge) | {"name": f"{self.prefix}cells"}
@@ -387,17 +381,16 @@ class Grid:
         looks = {"shape": marks.as_is("path"), "stroke": marks.as_is("stroke")}
         looks["strokeWidth"] = marks.as_is("stroke_width", "quantitative")
         point = {"size": least**2, "filled": False, "opacity": 1, "cursor": "pointer"}
-        signs_and_numbers = [
-            self._layer("cells", "point", center | looks | tooltip, where="isValid(datum.path)", **point)
-        ]
+        layers = [self._layer("cells", "point", center | looks | tooltip, where="isValid(datum.path)", **point)]
         if any(self.squares.written):
             text = center | {"text": marks.field("written"), "fill": marks.as_is("written_ink")}
             options = {"font": MONO, "limit": self.size.cell - 4, "baseline": "middle"}
-            signs_and_numbers.append(self._layer("cells", "text", text, **options))
-        for layer in signs_and_numbers:  # at the centers of the cells, which are computed from their ends
-            layer.setdefault("transform", []).append({"calculate": "datum.row + 0.5", "as": "middle"})
-            layer["transform"].append({"calculate": "datum.column + 0.5", "as": "center"})
-        return [rectangles, *signs_and_numbers, *self._pointed()]
+            layers.append(self._layer("cells", "text", text, **options))
+        centers = {"middle": "datum.row + 0.5", "center": "datum.column + 0.5"}
+        transforms = [{"calculate": expression, "as": name} for name, expression in centers.items()]
+        for layer in layers:
+            layer["transform"] = [*layer.get("transform", ()), *transforms]
+        return [rectangles, *layers, *self._pointed()]
 
     def _pointed(self) -> list[Spec]:
         """Build frames around the row and the column that are hovered here, or in a table that shares the axis."""
@@ -452,11 +445,8 @@ def selections(grids: Sequence[Grid]) -> list[Spec]:
     first, views = grids[0], [f"{grid.prefix}cells" for grid in grids]
     hovered_axes = dict.fromkeys(side.axis for grid in grids for side in grid.sides if side.axis != "1")
     brush = [marks.drag("drag", views, first.style.colors)] if first.brush else []
-    return [
-        marks.click(first.selects, views, *(first.more or TOKENS), "rev"),
-        marks.hover(views, *hovered_axes),
-        *brush,
-    ]
+    click = marks.click(first.selects, views, *(first.more or TOKENS), "rev")
+    return [click, marks.hover(views, *hovered_axes), *brush]
 
 
 def together(rows: Sequence[Sequence[Grid]], style: Style, *, has_params: bool = True) -> Form:

@@ -18,7 +18,6 @@ Spec = dict[str, Any]
 Table = dict[str, list]
 """Columns of plain values: finite numbers, strings, bytes, True, False and None."""
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.1.0.json"
-
 APART = {"scale": dict.fromkeys(("color", "fill", "stroke", "shape", "strokeWidth"), "independent")}
 """Setting that gives each view and layer color scales of its own."""
 NARROWEST, PHONE = 400, 360
@@ -195,12 +194,12 @@ def heading(title: str, lines: Sequence[str], width: float, style: Style, narrow
         title, lines = style.heading, ()
     width = max(width, narrowest) if style.width is None else style.width
 
-    def wrapped(lines: Sequence[str], character: float) -> list[str]:
+    def wrap(lines: Sequence[str], character: float) -> list[str]:
         """Wrap lines between words, at `width` pixels with characters of `character` pixels; leave out empty lines."""
         length = max(12, int(width / character))
         return ["\n".join(part for line in lines for part in textwrap.wrap(line, length, break_on_hyphens=False))]
 
-    return {"title": wrapped([title], TITLE_CHARACTER), "subtitle": wrapped(lines, WORD_CHARACTER)}
+    return {"title": wrap([title], TITLE_CHARACTER), "subtitle": wrap(lines, WORD_CHARACTER)}
 
 
 def title_spec(table: str = "meta", view_of: Theme | None = None) -> dict[str, Any]:
@@ -218,11 +217,11 @@ def title_spec(table: str = "meta", view_of: Theme | None = None) -> dict[str, A
     return texts | {"anchor": "start", "offset": 12, "limit": 0} | where
 
 
-def written_out(view: dict[str, Any], data: dict[str, Table], table: str = "meta") -> dict[str, Any]:
+def fill_titles(view: dict[str, Any], data: dict[str, Table], table: str = "meta") -> dict[str, Any]:
     """Replace expressions in the titles of a chart and of its views by the texts in `data`, and remove empty titles."""
     for name in ("hconcat", "vconcat"):
         if name in view:
-            view = view | {name: [written_out(inner, data, f"{inner.get('name', '')}meta") for inner in view[name]]}
+            view = view | {name: [fill_titles(inner, data, f"{inner.get('name', '')}meta") for inner in view[name]]}
     if not view.get("title"):
         return view
     texts = {part: data[table][column][0].split("\n") for part, column in TEXTS.items()}
@@ -232,7 +231,7 @@ def written_out(view: dict[str, Any], data: dict[str, Table], table: str = "meta
 
 
 def legend_table(entries: Sequence[LegendEntry]) -> Table:
-    """Build the table that `signs_spec` reads; without entries, it has an empty one, because Vega needs one.
+    """Build the table that `signs_spec` reads; without entries, it has one empty line, because Vega needs a line.
 
     Vega merges equal values of a scale. To make them unique, a text begins with its number, which the legend hides, a
     path ends with moves that draw nothing, and colors differ in opacity.
@@ -289,7 +288,7 @@ class Ramp:
 
 
 def limit_of(*tables: np.ndarray) -> float:
-    """Return the largest absolute number in arrays, without infinite numbers and those of at least HUGE; else 0."""
+    """Return the largest absolute number in arrays, or 0; numbers that are infinite or at least HUGE do not count."""
     sizes = [np.abs(table[np.isfinite(table)]) for table in tables]
     return max((float(size[size < HUGE].max(initial=0.0)) for size in sizes), default=0.0)
 

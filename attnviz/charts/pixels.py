@@ -18,7 +18,7 @@ from attnviz.charts.theme import Theme, rgb
 
 
 class Number(NamedTuple):
-    """Numbers of the cells, (rows, columns), in the column `name` of a table, and in tooltips under a title.
+    """Numbers of the cells, (rows, columns): the column `name` of a table, and an entry `title` in tooltips.
 
     `texts` is their format in tooltips, such as ".4f", or has a text for each cell, row by row.
     """
@@ -67,7 +67,7 @@ class Squares:
         return self.ramp.shade(self.numbers[self.colored].values) if self.ramp else None
 
 
-def pooled(states: np.ndarray, tile: int) -> np.ndarray:
+def pool_largest(states: np.ndarray, tile: int) -> np.ndarray:
     """Pool states, or numbers, (rows, columns), into tiles of `tile` x `tile` cells, by the largest of each tile."""
     starts = [np.arange(0, length, tile) for length in states.shape]
     return np.maximum.reduceat(np.maximum.reduceat(states, starts[0], 0), starts[1], 1)
@@ -106,11 +106,11 @@ def ground(states: np.ndarray, kinds: Sequence[CellState], shade: np.ndarray | N
 
 
 def uri(states: np.ndarray, kinds: Sequence[CellState], shade: np.ndarray | None, colors: Theme, **sides: int) -> str:
-    """Encode a map with its signs as the data URI of a PNG; see `painted`."""
-    return data_uri(painted(states, kinds, shade, **sides), palette(colors))
+    """Encode a map with its signs as the data URI of a PNG; see `paint`."""
+    return data_uri(paint(states, kinds, shade, **sides), palette(colors))
 
 
-def painted(
+def paint(
     states: np.ndarray, kinds: Sequence[CellState], shade: np.ndarray | None, *, height: int, width: int, scale: int = 1
 ) -> np.ndarray:
     """Draw a map with its signs as palette indices, (height, width), at least one pixel per cell; see `ground`.
@@ -172,7 +172,7 @@ def color_at(position: float, colors: Theme) -> str:
     return written_palette(colors)[int(shades(np.array(position)))]
 
 
-def mixed(color: str, ground: str, share: float) -> str:
+def mix_colors(color: str, ground: str, share: float) -> str:
     """Return the color "#rrggbb" of `color` with opacity `share`, 0 to 1, over the background color `ground`."""
     channels = zip(rgb(color), rgb(ground), strict=True)
     return "#" + "".join(f"{round(share * top + (1 - share) * below):02x}" for top, below in channels)

@@ -184,8 +184,12 @@ def _names(mask: Mask) -> frozenset[str]:
 
 def legend(states: Sequence[CellState], colors: Theme) -> list[LegendEntry]:
     """Build the legend lines: one for each text of the states, then one for each of the first MOST_RULES rules."""
-    without_rules = (state for state in states if state.legend or not state.rules)
-    state_by_text = {state.text if state.legend is None else state.legend: state for state in without_rules}
+    state_by_text = {}
+    for state in states:
+        if state.legend is not None:
+            state_by_text[state.legend] = state
+        elif not state.rules:
+            state_by_text[state.text] = state
     rules = sorted({rule for state in states if state.legend is None for rule in state.rules})
     for pattern, line in rules[:MOST_RULES]:
         text = textwrap.shorten(line, LONGEST_RULE, placeholder=" …")
@@ -244,26 +248,24 @@ class Domain:
 def domain_of(kind: str, view: AttentionView, cells: Cells) -> Domain:
     """Make the scale `kind`, one of `DOMAINS`, for some cells; "shared" ends at the largest weight of all its heads."""
     if kind not in DOMAINS:
-        raise InputError(f"There is no color domain {kind!r}; there are {', '.join(DOMAINS)}.")
+        raise InputError(f"There is no color domain {kind!r}. Available domains: {', '.join(DOMAINS)}.")
     if kind == "adapts":
-        return adapted(cells, view)
+        return adaptive_domain(cells, view)
     return Domain(kind, view.largest() if kind == "shared" else 1.0)
 
 
-def adapted(cells: Cells, view: AttentionView) -> Domain:
+def adaptive_domain(cells: Cells, view: AttentionView) -> Domain:
     """Make the adaptive domain: 0 to 1 if that is readable, else up to the largest weight of an informative cell.
 
     A cell is not informative if its row has a single open key, which always has weight 1, or if its key is a special
     token, to which many heads give much more attention than to any word. Larger weights have the color at the end.
     """
-    weights = np.where(colored(cells), cells.weights, 0)
-    is_special = np.array([token.special for token in view.keys.tokens[:: cells.tile]], bool)
-    is_word = ~is_special
-    if is_special.shape != weights.shape[-1:] or is_special.all():
+    weights = np.where(has_color(cells), cells.weights, 0)
+    is_word = ~np.array([token.special for token in view.keys.tokens[:: cells.tile]], bool)
+    if len(is_word) != weights.shape[-1] or not is_word.any():
         is_word = np.ones(weights.shape[-1], bool)
-    has_choice = (cells.blocked == 0).sum(-1) > 1
-    rows = weights if has_choice.all() else weights[has_choice]
-    largest = float((rows if is_word.all() else rows[:, is_word]).max(initial=0))
+    rows = weights[(cells.blocked == 0).sum(-1) > 1]  # rows with a choice between keys
+    largest = float(rows[:, is_word].max(initial=0))
     tokens = max(len(view.queries), len(view.keys))
     is_faint = 0 < largest < 1
     if tokens <= CROWDED:
@@ -277,7 +279,7 @@ def adapted(cells: Cells, view: AttentionView) -> Domain:
     return Domain("adapts", largest, "between words" if rows.max() > largest else "where several keys are left")
 
 
-def colored(cells: Cells) -> np.ndarray:
+def has_color(cells: Cells) -> np.ndarray:
     """Return whether cells have a color for their weight: if open, or if their fully masked row was given weights."""
     filled = (cells.states == EMPTY) & (cells.weights > 0)
     return np.isfinite(cells.weights) & ((cells.states == WEIGHT) | filled)

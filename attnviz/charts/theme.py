@@ -120,7 +120,7 @@ def gray_ramp(colors: Theme) -> tuple[str, ...]:
 
 
 def config(colors: Theme) -> dict:
-    """Return the Vega-Lite configuration of all pictures."""  # fmt: skip
+    """Return the Vega-Lite configuration of all pictures."""
     label = {"labelColor": colors.text, "labelFontSize": TEXT_SIZE, "labelLimit": 0}
     title = {"titleColor": colors.quiet, "titleFont": FONT, "titleFontSize": TEXT_SIZE, "titleFontWeight": "normal"}
     axis = {"labelFont": MONO, "labelPadding": 6, "titlePadding": 10, "domain": False, "ticks": False, "grid": False}

@@ -11,9 +11,9 @@ from attnviz.cli import terminal
 from attnviz.cli.parser import OTHER_FORMS
 from attnviz.cli.request import Inputs, read, request_of, source_of
 from attnviz.core import storage
+from attnviz.core.conventions import mask_of
 from attnviz.core.edits import Edits
 from attnviz.core.errors import InputError, did_you_mean, quoted
-from attnviz.core.masks import Full
 from attnviz.core.record import Record
 from attnviz.export.explore import explore
 from attnviz.figures import Figure
@@ -65,7 +65,7 @@ def figure(options: Namespace, inputs: Inputs) -> Figure:
     if form == "overview":
         return figures.overview(record, domain=domain, **common)
     if form == "mask":
-        mask, edited = record.step(site).mask or Full(), record.edits.mask_at(site.kind)
+        mask, edited = mask_of(record.step(site), inputs.head, sentence=sentence), record.edits.mask_at(site.kind)
         predicted = record.predicted(site, sentence=sentence)
         return figures.mask(mask, queries, keys, predicted=predicted, yours=edited, **common)
     if form == "lens":

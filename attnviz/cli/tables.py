@@ -190,7 +190,7 @@ def _card(source: Source) -> list[str]:
     tables: dict[str, list[tuple[str, ...]]] = {
         "Sizes": [(f"{size:,}", name) for name, size in card.sizes.items()],
         "Measured before it shipped": measured,
-        "What heads do": [(f"{b.site.head(*b.heads)} {b.does} {b.evidence}",) for b in card.behaviors],
+        "What heads do": [(f"{b.site.head(*b.heads)} {b.does}. {b.evidence}",) for b in card.behaviors],
         "What it cannot do": [(sentence,) for sentence in card.cannot],
     }
     lines = [f"{card.title} ({source.provenance})", card.does, "", card.origin, card.trained_on]

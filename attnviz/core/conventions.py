@@ -1,6 +1,7 @@
 """Convert masks to True = may attend and back, and tensors to named rules; the convention is never guessed."""
 
 import math
+from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from operator import and_
@@ -9,7 +10,8 @@ import torch
 from torch import Tensor
 
 from attnviz.core.errors import MaskError
-from attnviz.core.masks import Documents, Mask, Padding, Subsequent, Window
+from attnviz.core.masks import Documents, Full, Mask, Padding, Painted, Subsequent, Window
+from attnviz.core.record import Step
 
 
 def from_true_is_masked(mask: Tensor) -> Tensor:
@@ -106,3 +108,34 @@ def _document_rules(mask: Tensor, queries: int) -> list[Mask]:
     starts = (~sees_previous).nonzero().flatten() + 1
     lengths = tuple(end - start for start, end in pairwise([0, *starts.tolist(), queries]))
     return [Documents(lengths)] if len(lengths) > 1 else []
+
+
+@dataclass(frozen=True, eq=False)
+class ModelMask(Mask):
+    """A built-in mask that is not a rule, as open cells, (Q, K); all positions outside of these cells are open."""
+
+    cells: Tensor
+    title: str
+
+    def allows(self, query, key, sentence):
+        last_query, last_key = (size - 1 for size in self.cells.shape)
+        inside = (query >= 0) & (query <= last_query) & (key <= last_key)
+        return ~inside | self.cells[query.clamp(0, last_query), key.clamp(0, last_key)]
+
+    @property
+    def text(self) -> str:
+        return Painted(tuple(map(tuple, torch.nonzero(~self.cells).tolist()))).text
+
+    def __str__(self) -> str:
+        return self.title
+
+
+def mask_of(step: Step, head: int | str, *, sentence: int = 0) -> Mask:
+    """Return the mask of a head as a rule if possible, else as cells; for combined heads, the mask of the first."""
+    head = head if isinstance(head, int) else 0
+    if isinstance(step.mask, Tensor):
+        return ModelMask(step.may_attend(head, sentence=sentence), "the model's mask")
+    if step.mask is None and step.weights_only:
+        cells = step.weights(head, sentence=sentence) > 0
+        return Full() if bool(cells.all()) else ModelMask(cells, "a weight of exactly 0")
+    return step.mask or Full()

@@ -118,8 +118,10 @@ class Workers:
             except Killed:  # perhaps not because of the job
                 answer = worker.do(job, until)
         except TimeoutError:
-            waited = "other pictures were drawn first. Try again." if left < limit / 2 else ""
-            raise ExportError(f"{late} {waited or 'choose a smaller scale, fewer tokens, or SVG.'}") from None
+            advice = "choose a smaller scale, fewer tokens, or SVG."
+            if left < limit / 2:
+                advice = "other pictures were drawn first. Try again."
+            raise ExportError(f"{late} {advice}") from None
         except Killed as killed:
             raise ExportError(
                 f"The picture was not drawn: the program that draws was killed twice ({killed}), probably because "
@@ -141,7 +143,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
-        self._owner = 0
+        self._owner = 0  # ID of the Python process that started `_process`
 
     @property
     def pid(self) -> int | None:
@@ -213,7 +215,7 @@ WORKERS = Workers()
 def draw(kind: str, picture: dict, *, limit: float = 30.0, begun: float | None = None, **options: Any) -> bytes:
     """Draw Vega-Lite as "png", "svg" or "pdf" in a worker process, with the bundled fonts.
 
-    `limit` and `begun` are those of `Workers.ask`; `options` are further arguments of `png_svg_pdf.draw`.
+    For `limit` and `begun` see `Workers.ask`; `options` are further arguments of `png_svg_pdf.draw`.
     """
     text = json_text(picture | {"config": {"font": theme.FONT} | picture.get("config", {})})
     for families, bundled in ((theme.FONT, SANS), (theme.MONO, MONO)):  # in all of font, labelFont, titleFont, ...
@@ -256,7 +258,7 @@ JOINED = (
 """Pattern of several characters that form one emoji; in pictures, a middle dot may replace the joiner."""
 
 
-def finished_svg(svg: bytes, title: str, description: str) -> bytes:
+def finish_svg(svg: bytes, title: str, description: str) -> bytes:
     """Add title and description for screen readers to an SVG, and embed its fonts, reduced to the characters in it.
 
     With its fonts, it looks the same in every viewer. Characters missing in a font are drawn in fonts of the viewer;
@@ -306,9 +308,8 @@ def _subset(file: str, characters: str) -> str:
     """Reduce a font to the given characters; return it as WOFF in base64, with its copyright and license."""
     from fontTools import subset
 
-    options = subset.Options(
-        layout_features=["mark", "mkmk", "ccmp"], hinting=False, notdef_outline=True, flavor="woff"
-    )
+    marks = ["mark", "mkmk", "ccmp"]
+    options = subset.Options(layout_features=marks, hinting=False, notdef_outline=True, flavor="woff")
     options.name_IDs = [0, 13, 14]  # copyright, license, and its address
     options.drop_tables += ["FFTM"]  # only for font editors
     font, content = subset.load_font(assets.path(f"fonts/{file}"), options), BytesIO()

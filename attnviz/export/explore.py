@@ -20,7 +20,7 @@ import numpy as np
 from attnviz import analysis
 from attnviz.analysis import sentences, views
 from attnviz.charts import theme
-from attnviz.charts.signs import POLICIES, Domain, adapted
+from attnviz.charts.signs import POLICIES, Domain, adaptive_domain
 from attnviz.core.display import in_title, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.errors import InputError
@@ -29,11 +29,10 @@ from attnviz.core.masks.text import form
 from attnviz.core.masks.writing import javascript
 from attnviz.core.record import Record, Step
 from attnviz.export.draw import clean, json_text
-from attnviz.export.page import digest, escaped, inert, policy
+from attnviz.export.page import digest, escape_html, escape_json, policy
 
 LARGE = 20_000_000
 """Characters of all encoded weights above which a page stores 8-bit levels."""
-
 MOST_WEIGHTS = 80_000_000
 """Maximum number of weights of a page: as 8-bit levels about 80 MB, which a browser can still open."""
 
@@ -85,10 +84,11 @@ def explore(
     texts: list[list[list[Any]]] = []
     grids: dict[bytes, int] = {}
     sites, levels_by_site = zip(*(_site(record, step, sentence, texts, grids) for step in steps), strict=True)
-    bits, blocks = 16, [deflated(planes(fine)) for fine in levels_by_site]
+    bits, blocks = 16, [deflate(planes(site_levels)) for site_levels in levels_by_site]
     if sum(map(len, blocks)) > LARGE:
-        coarse = levels(np.append(np.arange(2**16 - 1) / (2**16 - 2), np.nan), bits=8)  # 8-bit level by 16-bit level
-        bits, blocks = 8, [deflated(planes(coarse[fine])) for fine in levels_by_site]
+        weights = np.append(np.arange(2**16 - 1) / (2**16 - 2), np.nan)  # weight of each 16-bit level
+        bits, level_8_bit = 8, levels(weights, bits=8)  # 8-bit level by 16-bit level
+        blocks = [deflate(planes(level_8_bit[site_levels])) for site_levels in levels_by_site]
     notes = [
         theme.CAUTIONS.get(record.provenance, ""),
         f"kept as {record.precision}" if record.precision else "",
@@ -104,19 +104,18 @@ def explore(
         "bits": bits,
         "texts": texts,
         "sites": sites,
-        "grids": [deflated(grid) for grid in grids],
+        "grids": [deflate(grid) for grid in grids],
         "opens": [[step.site for step in steps].index(first.site), head],
         "predicted": _predictions(record, before, sentence),
     }
-    return written(
-        data, [f'<script type="text/plain" id="weights-{i}">{block}</script>' for i, block in enumerate(blocks)]
-    )
+    elements = [f'<script type="text/plain" id="weights-{i}">{block}</script>' for i, block in enumerate(blocks)]
+    return fill_page(data, elements)
 
 
-def written(
+def fill_page(
     data: dict[str, Any], blocks: Sequence[str], scripts: Sequence[str] = (), style: str = "", **parts: str
 ) -> Page:
-    """Write a page from its data and scripts; its security policy allows only these scripts and styles, by their hash.
+    """Write a page with data and scripts; its security policy allows only these scripts and styles, by their hash.
 
     Args:
         data: content of the page, see `explore`.
@@ -137,9 +136,9 @@ def written(
         Template(TEMPLATE).substitute(
             {"ask": "", "side": "", "more": ""} | parts,
             policy=policy(*scripts, styles=digest(style)),
-            title=escaped(data["title"]),
+            title=escape_html(data["title"]),
             style=style,
-            data=inert(json_text(clean(drawing | data))),
+            data=escape_json(json_text(clean(drawing | data))),
             weights="\n".join(blocks),
             scripts="\n".join(f'<script type="module">{script}</script>' for script in scripts),
         )
@@ -169,13 +168,13 @@ def _site(
         reasons.append("blocked by another combination of rules")
     heads = []
     for head, cells in enumerate(cells_by_head):
-        scale = adapted(cells, view)
+        scale = adaptive_domain(cells, view)
         facts: dict[str, Any] = {"largest": float(np.nanmax(cells.weights, initial=0))}
         if scale.kind == "adapts":
             facts["ends"], facts["caption"] = scale.top, scale.caption
         if cells.reasons:
             grid = np.minimum(cells.blocked, MOST_RULES + 1).astype(np.uint8).tobytes()
-            facts["grid"] = grids.setdefault(grid, len(grids))
+            facts["grid"] = grids.setdefault(grid, len(grids))  # equal grids are stored once
         masked_rows = np.flatnonzero((cells.states == analysis.EMPTY).all(1)).tolist()
         if masked_rows and cells.weights.shape[1]:
             facts["empty"] = masked_rows
@@ -221,7 +220,7 @@ def planes(integers: np.ndarray) -> bytes:
     return flat.view(np.uint8).reshape(-1, flat.itemsize).T.tobytes()
 
 
-def deflated(content: bytes) -> str:
+def deflate(content: bytes) -> str:
     """Deflate bytes and encode them as base64; only runs are compressed, because weights other than 0 rarely repeat."""
     compressor = zlib.compressobj(strategy=zlib.Z_RLE)
     return base64.b64encode(compressor.compress(content) + compressor.flush()).decode()
@@ -268,7 +267,7 @@ def live_page(
     text: str,
     *,
     writes: Sequence[str] = (),
-    name="model",
+    name: str = "model",
     about: Sequence[str] = (),
 ) -> Page:
     """Write a page that runs a model of `attnviz.models` in the browser.
@@ -282,7 +281,7 @@ def live_page(
         about: sentences under the title.
 
     Raises:
-        InputError: if the weights are not such a file, or a vocabulary does not have the size of the model.
+        InputError: if `weights` is no file of a model, or a vocabulary does not have the size of the model.
     """
     for names, size in zip((reads, writes), _vocabulary_sizes(weights), strict=True):
         if len(names) != size:
@@ -297,9 +296,9 @@ def live_page(
     constants = f"const RULES = {{{', '.join(rules)}}};", f"const NOT_HERE = {json.dumps(NOT_HERE)};"
     label = "Sentence to translate" if writes else "Text"
     parts = {part: Template(_live_file(f"{part}.html")).substitute(label=label) for part in ("ask", "side", "more")}
-    block = f'<script type="text/plain" id="model">{deflated(weights)}</script>'
+    block = f'<script type="text/plain" id="model">{deflate(weights)}</script>'
     script = "\n".join([*constants, *map(_live_file, FILES)])
-    return written(empty_data | content, [block], [script], _live_file("live.css"), **parts)
+    return fill_page(empty_data | content, [block], [script], _live_file("live.css"), **parts)
 
 
 def _live_file(name: str) -> str:

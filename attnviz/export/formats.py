@@ -1,6 +1,6 @@
 """File formats of figures, sizes for a paper or a slide, file names, and archives.
 
-A new format needs one entry in `FORMATS` and one case in `written`; menu, shell and ZIP then offer the format.
+A new format needs one entry in `FORMATS` and one case in `file_content`; menu, shell and ZIP then offer the format.
 """
 
 import io
@@ -20,7 +20,7 @@ from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import Record
 from attnviz.export import numbers
-from attnviz.export.draw import ExportError, clean, draw, finished_svg, json_text, lacking, vega_lite
+from attnviz.export.draw import ExportError, clean, draw, finish_svg, json_text, lacking, vega_lite
 from attnviz.export.explore import explore
 from attnviz.export.page import page
 
@@ -59,7 +59,7 @@ PRESETS = {
 
 
 class SizedFigure:
-    """Figure in the size of a preset, or in its own size (None), to be drawn within `limit` seconds from now on."""
+    """Figure in the size of a preset (None: in its own size), to be drawn within `limit` seconds of its creation."""
 
     def __init__(self, figure: Any, preset: Preset | None, limit: float):
         self.figure, self.preset = figure_of(figure), preset
@@ -84,7 +84,7 @@ class SizedFigure:
         """Draw the picture as "png", "svg" or "pdf"; `options` are arguments of `export.draw.draw`."""
         if preset := self.preset:
             sizes = (inches * POINTS_PER_INCH for inches in (*preset.inches, preset.high))
-            options["fits"] = (self.scale, *sizes, preset.points[1] / preset.points[0])
+            options["fits"] = (self.scale, *sizes, preset.points[1] / preset.points[0])  # see `png_svg_pdf.resize`
         return draw(kind, self.vega_lite, limit=self.limit, begun=self.begun, **options)
 
     def density(self, scale: int = 1, ppi: int | None = None) -> int:
@@ -105,7 +105,7 @@ def figure_of(figure: Any) -> Any:
 
 @dataclass(frozen=True)
 class Format:
-    """File format; its key in `FORMATS` is its extension, and `written` creates its files.
+    """File format; its key in `FORMATS` is its extension, and `file_content` creates its files.
 
     Attributes:
         place: row of the export menu that offers the format: "first", "more" or "" for none.
@@ -137,7 +137,7 @@ LARGER = (({"scale": 2}, "a picture for sharp screens"), ({"ppi": 300}, "a pictu
 NAMES = (*FORMATS, "zip")  # extensions of all formats
 
 
-def written(picture: SizedFigure, format: str, scale: int = 1, ppi: int | None = None) -> bytes:
+def file_content(picture: SizedFigure, format: str, scale: int = 1, ppi: int | None = None) -> bytes:
     """Return the content of the file of a figure in a format; `scale` and `ppi` are for PNG, see `render`."""
     figure, numbers_name = picture.figure, FORMATS[format].numbers
     if numbers_name and getattr(figure, numbers_name) is None:
@@ -146,7 +146,7 @@ def written(picture: SizedFigure, format: str, scale: int = 1, ppi: int | None =
         case "png":
             return picture.draw("png", ppi=picture.density(scale, ppi))
         case "svg":
-            return finished_svg(picture.draw("svg"), figure.title, figure.description)
+            return finish_svg(picture.draw("svg"), figure.title, figure.description)
         case "html":
             return page(figure, picture.vega_lite)
         case "json":
@@ -185,16 +185,16 @@ def render(
         InputError: if there is no such format, preset or scale.
     """
     if format not in NAMES:
-        raise InputError(f"There is no format {format!r}. There are: {', '.join(NAMES)}.")
+        raise InputError(f"There is no format {format!r}. Available formats: {', '.join(NAMES)}.")
     if scale not in (1, 2, 4):
         raise InputError(f"The scale is {scale}; it must be 1, 2 or 4.")
     if ppi is not None and (scale != 1 or not 1 <= ppi <= 1200):
         raise InputError(f"The pixels per inch (ppi) are {ppi}; give 1 to 1200, and no scale.")
     if preset is not None and preset not in PRESETS:
-        raise InputError(f"There is no preset {preset!r}. There are: {', '.join(PRESETS)}.")
-    several = figure if format == "zip" and isinstance(figure, Sequence) else [figure]
-    pictures = [SizedFigure(item, PRESETS.get(preset), deadline) for item in several]
-    return _archive(pictures, FORMATS) if format == "zip" else written(pictures[0], format, scale, ppi)
+        raise InputError(f"There is no preset {preset!r}. Available presets: {', '.join(PRESETS)}.")
+    items = figure if format == "zip" and isinstance(figure, Sequence) else [figure]
+    pictures = [SizedFigure(item, PRESETS.get(preset), deadline) for item in items]
+    return _archive(pictures, FORMATS) if format == "zip" else file_content(pictures[0], format, scale, ppi)
 
 
 def filename(figure: Any, format: str, *, preset: str | None = None, scale: int = 1, ppi: int | None = None) -> str:
@@ -257,14 +257,14 @@ def everything(
     """
     total_rows = 0
 
-    def written_within(picture: SizedFigure, format: str) -> bytes:
-        """Write a file of a figure, unless all tables so far and this one have more than MOST_ROWS rows together."""
+    def limited_content(picture: SizedFigure, format: str) -> bytes:
+        """Return the content of a file, unless it and all tables before it have more than MOST_ROWS rows together."""
         nonlocal total_rows
         rows = len(picture.figure.table) if format == "csv" else 0
         if total_rows + rows > MOST_ROWS:
             raise ExportError(f"It would have {rows:,} rows; the same numbers are in {CASE}.")
         total_rows += rows
-        return written(picture, format)
+        return file_content(picture, format)
 
     all_heads = (figures.heads(record, call, sentence=sentence, dark=dark) for call in record.sites)
     pictures = {figure.title: SizedFigure(figure, None, deadline) for figure in (*displayed, *all_heads)}
@@ -272,13 +272,13 @@ def everything(
         (CASE, IN_CASE, lambda: files.saved(record, settings=settings)),
         (PAGE, IN_PAGE, lambda: explore(record, before=before, sentence=sentence, site=site, head=head).encode()),
     )
-    return _archive([*pictures.values()], ("svg", "csv"), written_within, other_files)
+    return _archive([*pictures.values()], ("svg", "csv"), limited_content, other_files)
 
 
 def _archive(
     pictures: Sequence[SizedFigure],
     formats: Iterable[str],
-    write: Callable[..., bytes] = written,
+    content_of: Callable[..., bytes] = file_content,
     other_files: Sequence[tuple[str, str, Callable[[], bytes]]] = (),
 ) -> bytes:
     """Build a ZIP archive with a README that describes each file; the same files always give the same archive.
@@ -287,7 +287,7 @@ def _archive(
     before its file names. A file that fails is left out, and the README has the reason.
 
     Args:
-        write: function from a figure and a format to the content of a file.
+        content_of: function that returns the content of the file of a figure in a format.
         other_files: name, description for the README, and function that returns the content.
     """
     contents: dict[str, bytes] = {}
@@ -319,7 +319,7 @@ def _archive(
             for size, label in sizes:
                 by_density.setdefault(picture.density(**size), (size, label))
             for size, label in by_density.values():
-                add(folder + filename(figure, format, **size), label, partial(write, picture, format, **size))
+                add(folder + filename(figure, format, **size), label, partial(content_of, picture, format, **size))
     if not contents:
         raise problems[-1] if problems else AttnvizError("There is no figure to pack.")
     file = io.BytesIO()

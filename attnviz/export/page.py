@@ -46,13 +46,13 @@ def page(figure: Any, picture: dict) -> bytes:
     has_many_shapes = sum(map(len, picture.get("datasets", {}).values())) > MOST_SHAPES
     return TEMPLATE.substitute(
         policy=policy(library, START),
-        title=escaped(figure.title),
-        description=escaped(figure.description),
+        title=escape_html(figure.title),
+        description=escape_html(figure.description),
         scheme="dark" if is_dark else "light",
         ground=background,
         renderer="canvas" if has_many_shapes else "svg",
         numbers="" if figure.table is None else _numbers(figure.table),
-        data=inert(json_text(picture)),
+        data=escape_json(json_text(picture)),
         licenses=f"\n{LICENSES}",
         library=library,
         start=START,
@@ -72,14 +72,14 @@ def digest(content: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
-def inert(text: str) -> str:
+def escape_json(text: str) -> str:
     """Escape JSON so that it cannot end the HTML element that contains it."""
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
 
 
-def escaped(value: str) -> str:
+def escape_html(value: str) -> str:
     """Escape a text for HTML, without characters that HTML forbids."""
     return html.escape(clean(value))
 
@@ -95,7 +95,7 @@ def _numbers(table: pd.DataFrame) -> str:
         return f"<tr>{''.join(cells)}</tr>\n"
 
     rows = zip(*(table[name].head(MOST_ROWS).to_numpy() for name in table), strict=True)
-    notes = f"<p>{escaped(table.attrs['note'])}</p>" if table.attrs.get("note") else ""
+    notes = f"<p>{escape_html(table.attrs['note'])}</p>" if table.attrs.get("note") else ""
     if len(table) > MOST_ROWS:
         notes += f"<p>The first {MOST_ROWS:,} of {len(table):,} rows; the CSV file has all.</p>\n"
     return (

@@ -31,14 +31,14 @@ def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), one
         kind: "png", "svg", "pdf", or "javascript" for Vega as a script.
         picture: Vega-Lite as JSON.
         ppi: pixels per inch of a PNG.
-        fits: arguments of `resized` after the SVG; () for the original size.
+        fits: arguments of `resize` after the SVG; () for the original size.
         one_sign: pattern, and the character that replaces its matches in PNG and PDF; () to replace nothing.
     """
     import vl_convert
 
     if kind == "javascript":
         return vl_convert.javascript_bundle().encode()
-    svg = resized(to_svg(picture), *fits) if fits else to_svg(picture)
+    svg = resize(to_svg(picture), *fits) if fits else to_svg(picture)
     if kind == "svg":
         return (re.sub(SIDES, r'width="\1pt" height="\2pt"', svg, count=1) if fits else svg).encode()
     if one_sign:
@@ -54,7 +54,7 @@ def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), one
     return vl_convert.svg_to_png(svg, ppi=ppi)
 
 
-def resized(svg: str, scale: float, narrow: float, wide: float, high: float, smallest: float) -> str:
+def resize(svg: str, scale: float, narrow: float, wide: float, high: float, smallest: float) -> str:
     """Scale an SVG by `scale`, or by less if it would be too high or too wide.
 
     Args:
@@ -64,7 +64,7 @@ def resized(svg: str, scale: float, narrow: float, wide: float, high: float, sma
         smallest: factor, at most 1, by which `narrow` may shrink the scaled picture before text is too small.
     """
     width, height = map(float, re.search(SIDES, svg).groups())
-    limit = narrow if narrow >= smallest * scale * width else wide
+    limit = narrow if narrow >= smallest * scale * width else wide  # or text would be too small
     scale = min(scale, limit / width, high / height)
     return re.sub(SIDES, f'width="{width * scale:.6g}" height="{height * scale:.6g}"', svg, count=1)
 
@@ -82,9 +82,9 @@ def to_svg(picture: str) -> str:
     # allowed_base_urls prevents requests for data, but not for images.
     if re.search(r'<image\b[^<]*?href="(?!data:)', svg):
         raise Refused("The picture refers to an image by its address; only images within the data are drawn.")
-    numbers = [*dict.fromkeys(re.findall(r'<linearGradient id="gradient_(\d+)"', svg))]
-    gradient = r'(<(?:linearGradient id="|[^<>]*="url\(#)gradient_)(\d+)'
-    return re.sub(gradient, lambda match: f"{match[1]}{numbers.index(match[2])}", svg)
+    old_numbers = [*dict.fromkeys(re.findall(r'<linearGradient id="gradient_(\d+)"', svg))]
+    gradient = r'(<(?:linearGradient id="|[^<>]*="url\(#)gradient_)(\d+)'  # its definition, or a reference to it
+    return re.sub(gradient, lambda match: f"{match[1]}{old_numbers.index(match[2])}", svg)
 
 
 def main(fonts: str) -> None:

@@ -16,7 +16,7 @@ from attnviz.figures.heads import AllHeads as heads
 from attnviz.figures.heads import ModelHeads as overview
 from attnviz.figures.lens import logit_lens, pushed
 from attnviz.figures.lines import HeadLines as lines
-from attnviz.figures.maps import leaks, mask, states
+from attnviz.figures.maps import checked, leaks, mask, states
 from attnviz.figures.outputs import change, labels, lens_words, next_word, step_by_step
 from attnviz.figures.patches import PatchImage as patches
 from attnviz.figures.patches import on_grid
@@ -30,14 +30,14 @@ CELL, LINE, TOKEN = "cell", "line", "token"
 
 @dataclass(frozen=True)
 class HeadForm:
-    """Form of a figure of one head, for the page Heads, the shell and the documentation.
+    """Form of a figure of one head, for the Heads page, the shell and the documentation.
 
     Attributes:
         figure: function or class that makes the figure of a record, a site and a head, or several if it takes `heads`.
         takes: fields of the figure that are options of the page and the shell.
         selects: target of a click, selected under the name "cell"; None for a figure without clicks.
         fits: function that returns whether an attention call of a record can be shown so; None for any.
-        is_on_page: whether the page Heads offers it.
+        is_on_page: whether the Heads page offers it.
     """
 
     figure: Callable
@@ -55,7 +55,7 @@ FORMS = {
     "picture": HeadForm(patches, frozenset({"view", "domain", "chosen", "side", "less"}), TOKEN, fits=on_grid),
     "distance": HeadForm(distance, selects=None, is_on_page=False),
 }
-"""Forms in which a head can be shown, by their names on the page Heads and in the shell."""
+"""Forms in which a head can be shown, by their names on the Heads page and in the shell."""
 __all__ = [
     name
     for name, value in globals().items()

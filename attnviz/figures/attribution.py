@@ -22,7 +22,7 @@ from attnviz.core.amounts import digits
 from attnviz.core.display import file_stem, visible_text
 from attnviz.core.edits import Site
 from attnviz.core.record import Record
-from attnviz.figures.base import FigureFacts, edited, figure, number_arrays, text_array
+from attnviz.figures.base import FigureFacts, edits_in_name, figure, number_arrays, text_array
 from attnviz.figures.forms import BarChart, Map, token_sides
 
 MAP, MOST_BARS = 440, 40
@@ -33,7 +33,6 @@ ROLLOUT = "rollout: ½ the attention of a layer (mean of its heads) and ½ the r
 CUT, SIGNED = "max(gradient × weight, 0)", "gradient × weight"
 NOTHING = "according to the gradient, no weight of this head raises the logit"
 OWN_TOKEN = "its own token begins with 1 (the residual)"
-
 SMALL_GAP = 0.05
 """Share of the change of a logit up to which the completeness gap is small."""
 LARGE_GAP = "So the tokens do not account for the whole change: take more steps."
@@ -46,9 +45,9 @@ class Traced:
     Attributes:
         record: run whose attention is rolled out.
         mixed: mixing matrices of the layers.
-        layer: number of the last layer.
-        shares: (n, n) float64, share of token j in position i after these layers; for a long text, the computed rows by
-            their positions.
+        layer: index of the last layer.
+        shares: (n, n) float64, share of token j in position i after these layers; for a long text, a dictionary of some
+            of these rows by position.
     """
 
     record: Record
@@ -63,7 +62,7 @@ class Traced:
     def facts(self, what: str, subject: str, shares: np.ndarray, **facts: Any) -> FigureFacts:
         """Build the facts of a figure of `shares`, with lines on the attention that the rollout does not include."""
         num_rows, kind = self.mixed.left_out, self.mixed.kind
-        layer, end = f"{kind} after layer {self.layer}", edited(self.record.edits)
+        layer, end = f"{kind} after layer {self.layer}", edits_in_name(self.record.edits)
         left_out = f"{num_rows} rows had no weights and pass through unchanged" if num_rows else ""
         return FigureFacts(
             what=f"{what} · {kind}, after layer {self.layer}",
@@ -85,11 +84,11 @@ def rollout(traced: Traced, **style: Any) -> Map:
 
     def squares(tile: int) -> Squares:
         """Compute the squares of the map, with `tile` cells per side."""
-        part = largest_in_size(shares, tile)
+        tile_shares = largest_in_size(shares, tile)
         return Squares(
-            states=np.where(part == 0, 1, 0),
+            states=np.where(tile_shares == 0, 1, 0),
             kinds=[CellState("arrives", "ramp", legend=""), CellState("no path", "blocked", "hatch")],
-            numbers=[Number("share", part, ".4f")],
+            numbers=[Number("share", tile_shares, ".4f")],
             ramp=ramp,
         )
 
@@ -113,7 +112,7 @@ def rollout_row(traced: Traced, position: int, **style: Any) -> BarChart:
         table=partial(tables.reached_table, {"rollout": shares}, texts),
         words=partial(sentences.reached, shares, texts, position),
     )
-    if not isinstance(traced.shares, Mapping):  # on a page, the map beside the bars has the other lines
+    if not isinstance(traced.shares, Mapping):  # on a page, a map of all rows is beside the bars, with the lines
         facts = replace(facts, lines=(), more=facts.lines, origin="file")
     column = Column(values=shares[indices].tolist(), name="share by rollout")
     bars = Bars(lines=lines, names=[names[i] for i in indices], columns=[column], length=ROW)
@@ -143,12 +142,12 @@ def relevance(
         signed: whether negative products are drawn, too; otherwise they count as 0.
     """
     products = word.head(site, head, signed=signed).double().numpy()
-    step, sentence, counts, name = record.step(site), word.sentence, products.shape, "gradient_times_weight"
+    step, sentence, name = record.step(site), word.sentence, "gradient_times_weight"
+    num_queries, num_keys = products.shape  # without padding
     queries, keys = record.tokens(site, sentence=sentence)
+    tokens = queries[:num_queries], keys[:num_keys]
     if step.has_sink:  # the sink is the last key, after the padding
-        tokens = queries[: counts[0]], (*keys[: counts[1] - 1], keys[-1])
-    else:
-        tokens = queries[: counts[0]], keys[: counts[1]]
+        tokens = queries[:num_queries], (*keys[: num_keys - 1], keys[-1])
     texts = [[token.text for token in side] for side in tokens]
     facts = FigureFacts(
         what=f"Gradient times weight · {site}, {'mean of all heads' if head == 'mean' else f'head {head}'}",
@@ -162,13 +161,13 @@ def relevance(
 
     def squares(tile: int) -> Squares:
         """Compute the squares of the map, with `tile` cells per side."""
-        part = largest_in_size(products, tile)
-        allowed = analysis.may_attend(step, head, *map(slice, counts), sentence=sentence).double().numpy()
+        tile_products = largest_in_size(products, tile)
+        may_attend = analysis.may_attend(step, head, slice(num_queries), slice(num_keys), sentence=sentence)
         return Squares(
-            states=np.where(largest_in_size(allowed, tile) == 0, 1, 0),
+            states=np.where(largest_in_size(may_attend.double().numpy(), tile) == 0, 1, 0),
             kinds=[CellState("raises the logit", "ramp", legend=""), CellState("blocked", "blocked", "hatch")],
-            numbers=[Number("share", part, ".5f")],
-            ramp=scale_of(SIGNED if signed else CUT, part, signed=signed),
+            numbers=[Number("share", tile_products, ".5f")],
+            ramp=scale_of(SIGNED if signed else CUT, tile_products, signed=signed),
         )
 
     sides = token_sides(*map(groups, tokens))
@@ -185,7 +184,8 @@ def relevance_bars(record: Record, word: Relevance, layer: int, **style: Any) ->
         word: gradients of the word's logit, with the word and its position.
     """
     values = np.concatenate([word.layers[layer][kind].numpy() for kind in word.texts])
-    start = sum(map(len, [*word.texts.values()][:-1])) + word.position  # index of the word's position in all texts
+    *texts_before, _ = word.texts.values()  # the word is predicted by the last text
+    start = sum(map(len, texts_before)) + word.position  # index of its position in all texts
     values[start] -= 1
     texts = [*map(digits, values)]
     texts[start] = f"1 + {texts[start]}"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from inspect import Parameter, signature
 from typing import Any, Literal, NamedTuple, Self, TypeVar
 
@@ -16,7 +16,7 @@ from attnviz.analysis.sentences import largest
 from attnviz.analysis.views import AttentionView, View
 from attnviz.charts.bars import Bars
 from attnviz.charts.grid import Grid
-from attnviz.charts.marks import Form, Table, records, written_out
+from attnviz.charts.marks import Form, Table, fill_titles, records
 from attnviz.charts.theme import CAUTIONS, Style
 from attnviz.core.display import file_stem, in_title, visible_text, without_surrogates
 from attnviz.core.edits import Edits, Site
@@ -26,11 +26,12 @@ READ_AS = "Row: the word {}; column: the word looked at."
 READS, PREDICTS = "that looks", "just read, where the model predicts the next one"
 """Sentence of a caption on how to read a map, and its phrase for the token of a row, without and with a prediction."""
 F = TypeVar("F", bound="Figure")
-
 LONGEST_TEXT = 160
 """Maximum number of code points of a text under a title."""
 STYLES = {"cost", *(field.name for field in fields(Style))}
 """Arguments that every figure takes by name."""
+signature_of = cache(signature)
+"""Signature of a function or class, cached: every picture on a page needs that of its maker for its key."""
 
 
 class Chart(alt.TopLevelMixin, alt.TopLevelSpec):
@@ -90,7 +91,7 @@ class Figure(Style):
 
     Attributes:
         record: run that is drawn; None for a figure without a run.
-        sentence: number of the sentence in the batch.
+        sentence: index of the sentence in the batch.
         view: tokens that are hidden, and tokens that are merged.
         cost: cost of one forward pass for this figure, from `sources.estimate`; None if unknown.
         call: function that made the figure and its arguments; None if the class itself was called.
@@ -133,11 +134,14 @@ class Figure(Style):
     def heading_text(self) -> str:
         """Title of the picture with the name of the model; on a page, "owner/model" is shortened to "model"."""
         facts = self.facts
-        heading = (self.on_screen and facts.on_page) or facts.heading
-        if heading or not facts.what:
-            return heading
-        source = self.record.source
-        return f"{facts.what} · {in_title((self.on_screen and source.rpartition('/')[2]) or source)}"
+        if self.on_screen and facts.on_page:
+            return facts.on_page
+        if facts.heading or not facts.what:
+            return facts.heading
+        model = self.record.source
+        if self.on_screen:
+            model = model.rpartition("/")[2] or model
+        return f"{facts.what} · {in_title(model)}"
 
     @property
     def above(self) -> dict[str, Any]:
@@ -169,7 +173,7 @@ class Figure(Style):
     @cached_property
     def chart(self) -> alt.TopLevelMixin:
         """Altair chart with its data, for files and notebooks."""
-        spec = written_out(self.form.spec, self.data)  # Altair refuses an expression as a subtitle
+        spec = fill_titles(self.form.spec, self.data)  # Altair refuses an expression as a subtitle
         return Chart(**spec, datasets={name: records(table) for name, table in self.data.items()})
 
     @cached_property
@@ -182,21 +186,23 @@ class Figure(Style):
         """Function or class that made the figure."""
         return type(self) if self.call is None else self.call[0]
 
-    @property
+    @cached_property
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments that recreate the figure: positional values, and keyword values that differ from their defaults."""
         values = {name: getattr(self, name) for name in STYLES}
         values |= vars(self) if self.call is None else self.call[1]
-        styles = (field for field in fields(Figure) if field.name in STYLES)
-        parameters = signature(self.maker).parameters.values()
-        parameters = [item for item in parameters if item.kind is not item.VAR_KEYWORD and item.name != "call"]
-        defaults = {field.name: field.default for field in styles} | {item.name: item.default for item in parameters}
-        positional = tuple(values[name] for name, default in defaults.items() if default is Parameter.empty)
-        keywords = {
-            name: values.get(name, default) for name, default in defaults.items() if default is not Parameter.empty
-        }
-        # arrays compare element by element
-        return positional, {name: value for name, value in keywords.items() if np.any(value != defaults[name])}
+        defaults = {field.name: field.default for field in fields(Figure) if field.name in STYLES}
+        for name, parameter in signature_of(self.maker).parameters.items():
+            if name != "call" and parameter.kind is not Parameter.VAR_KEYWORD:
+                defaults[name] = parameter.default
+        positional, keywords = [], {}
+        for name, default in defaults.items():
+            value = values.get(name, default)
+            if default is Parameter.empty:
+                positional.append(value)
+            elif value is not default and np.any(value != default):  # an array is compared element by element
+                keywords[name] = value
+        return tuple(positional), keywords
 
     @property
     def style(self) -> Style:
@@ -209,15 +215,16 @@ class Figure(Style):
         positional, keywords = self.arguments
         values, sentence = [*positional, *keywords.values()], self.sentence
         runs = [value for value in values if isinstance(value, Record)]
+        sites = [value for value in values if isinstance(value, Site)]
         original = ["original model"] if runs and "changed: " not in self.title else []
-        text = f"{', '.join([*self.title.split(' · '), *original])}."
+        caption = f"{', '.join([*self.title.split(' · '), *original])}."
         if self.facts.explains_rows:
-            site = next((value for value in values if isinstance(value, Site)), None)
-            predicts = site and not analysis.fills_in(runs[0]) and runs[0].predicted(site, sentence=sentence)
-            text += f" {READ_AS.format(PREDICTS if predicts else READS)}"
+            predicts_next = bool(sites) and not analysis.fills_in(runs[0])
+            predicts_next = predicts_next and runs[0].predicted(sites[0], sentence=sentence)
+            caption += f" {READ_AS.format(PREDICTS if predicts_next else READS)}"
         texts = dict.fromkeys(run.sentences[sentence].text for run in runs if sentence < len(run.sentences))
-        quotes = ", ".join(f"“{without_surrogates(quote)}”" for quote in texts)
-        return f"{text} Text: {quotes}." if quotes else text
+        quotes = ", ".join(f"“{without_surrogates(text)}”" for text in texts)
+        return f"{caption} Text: {quotes}." if quotes else caption
 
 
 def figure(function: Callable[..., F]) -> Callable[..., F]:
@@ -225,7 +232,7 @@ def figure(function: Callable[..., F]) -> Callable[..., F]:
 
     @wraps(function)
     def make(*args: Any, **kwargs: Any) -> F:
-        call = signature(function).bind(*args, **kwargs)
+        call = signature_of(function).bind(*args, **kwargs)
         return replace(function(*args, **kwargs), call=(make, call.arguments))
 
     return make
@@ -275,10 +282,10 @@ def number_arrays(table: pd.DataFrame) -> dict[str, np.ndarray]:
 
 def stem(record: Record, *what: object, sentence: int = 0, view: View = View()) -> str:
     """Build the stem of a file name from the model, the content of the figure, the input text and the edits."""
-    return file_stem(record.source, *what, record.sentences[sentence].text, end=edited(record.edits, view))
+    return file_stem(record.source, *what, record.sentences[sentence].text, end=edits_in_name(record.edits, view))
 
 
-def edited(edits: Edits, view: View = View()) -> str:
+def edits_in_name(edits: Edits, view: View = View()) -> str:
     """Summarize edits and view for a file name: "causal off 0.2 temperature 0.5"."""
     parts = [] if edits.own_mask else ["no own mask"]
     if edits.mask is not None:
@@ -287,8 +294,8 @@ def edited(edits: Edits, view: View = View()) -> str:
         parts.append("off")
     for site, head in sorted(edits.heads_off):
         parts.append(f"{site.layer if site.kind == 'encoder' else site}.{head}")
-    parts += [f"take {str(take).removesuffix(f'-{take.text}')}" for take in edits.taken]
-    parts += [f"{what.removesuffix(' rows')} {value}" for what, value in edits.phrases()]
+    parts += [f"take {str(patch).removesuffix(f'-{patch.text}')}" for patch in edits.taken]  # without the source text
+    parts += [f"{name.removesuffix(' rows')} {value}" for name, value in edits.phrases()]
     return " ".join(filter(None, [*parts, view.in_short()]))
 
 
@@ -296,7 +303,7 @@ def subtitles(record: Record | None, style: Style = Style(), sentence: int | Non
     """Return lines with the origin of the weights and, in files, the edits; no lines without a record.
 
     Args:
-        sentence: number of the sentence whose text is shown in a line; None for no line with a text.
+        sentence: index of the sentence whose text is shown in a line; None for no line with a text.
     """
     if record is None:
         return []

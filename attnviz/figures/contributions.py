@@ -50,6 +50,9 @@ def contributions(
         token, position, minus, sentence: see `attnviz.analysis.contributions`.
         falls: table from `attnviz.studies.ablation.logit_falls` for the same word and position, to show how much the
             logit falls when each head is switched off; None to show the contributions.
+
+    Raises:
+        InputError: if there is no such word or position, or the record has no stream.
     """
     logit = contributions_of(record, token, position, minus=minus, sentence=sentence)
     run = {"record": record, "sentence": sentence}
@@ -79,17 +82,21 @@ def contribution_parts(
 
     Args:
         token, position, minus, sentence: see `attnviz.analysis.contributions`.
+
+    Raises:
+        InputError: if there is no such word or position, or the record has no stream.
     """
     logit = contributions_of(record, token, position, minus=minus, sentence=sentence)
     parts = logit.summary
     contributions = parts["contribution"].to_numpy()
     total, ends = contributions.sum(), np.cumsum(contributions).tolist()
+    begins = [0.0, *ends[:-1]]  # each bar begins where the bar before it ends
     logit_text = f"{'logit' if logit.minus is None else 'difference of both logits'} {digits(logit.logit)}"
     texts = [digits(number) for number in [*contributions, total]]
     bars = Bars(
         lines=[f"sum {digits(total)}; {logit_text}; residual {remainder(logit.residual, logit.logit)}"],
         names=[*parts["part"], "sum"],
-        columns=[Column(texts, [*ends, total], begins=[0.0, *ends[:-1], 0.0])],
+        columns=[Column(texts, [*ends, total], begins=[*begins, 0.0])],
         length=140,
         chosen=[len(contributions)],
     )
@@ -98,14 +105,14 @@ def contribution_parts(
 
 
 def _word_facts(
-    record: Record, logit: Contributions, kind: str, on_page: str, beginning: str, **facts: Any
+    record: Record, logit: Contributions, file: str, on_page: str, beginning: str, **facts: Any
 ) -> FigureFacts:
-    """Build the facts of a figure about a word's logit; its title is `on_page` on a page, long in a file."""
+    """Build the facts of a figure about a word's logit, titled `on_page`, or in a file `beginning` and the word."""
     token = token_at(record, logit.position, sentence=logit.sentence)
     where = f"after {quoted_token(token, logit.position)} · {in_title(record.source)}"
     words = f"{logit.token} minus {logit.minus}" if logit.minus else logit.token
     facts = {"table": logit.table, "words": logit.in_words} | facts
-    heading, subject = f"{beginning} {logit.quoted_words} {where}", (f"{kind} {logit.position} {words}",)
+    heading, subject = f"{beginning} {logit.quoted_words} {where}", (f"{file} {logit.position} {words}",)
     return FigureFacts(heading=heading, on_page=on_page, origin="text", subject=subject, **facts)
 
 
@@ -164,7 +171,8 @@ def composition(circuits: Circuits, kind: str = "k", *, model: str = "", **style
     values = np.nan_to_num(matrix[np.ix_([*map(heads.index, rows)], [*map(heads.index, columns)])])
     cell = float(np.clip(WIDE // max(values.shape), SMALLEST, LARGEST))
     heads_per_layer = sum(site == heads[0][0] for site, _ in heads)
-    steps = [1, *(heads_per_layer * 2**power for power in range(12))]  # all heads are labeled, or first ones of layers
+    # a label for every head, or for the first head of every layer, every second layer, every fourth, ...
+    steps = [1, *(heads_per_layer * 2**power for power in range(12))]
     step = next((step for step in steps if step * cell >= ROOM), 1)
     size = Size("rectangles" if values.size <= MOST_CELLS else "pixels", cell, *values.shape, every=step)
     squares = numbers_in_cells(values, scale_of("composition score", values), written=size.cell >= READABLE[0])

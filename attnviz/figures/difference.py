@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from attnviz.analysis import BLOCKED, sentences, tables
-from attnviz.analysis.align import BLANK, AlignedPair, Pair, Side
+from attnviz.analysis.align import BLANK, AlignedPair, Pair
 from attnviz.analysis.blocks import largest_in_size
 from attnviz.analysis.sentences import all_heads
 from attnviz.analysis.views import groups
@@ -23,7 +23,7 @@ from attnviz.charts.theme import Style
 from attnviz.core.amounts import decimals, digits
 from attnviz.core.display import file_stem, in_title, visible_text
 from attnviz.core.tokens import Token
-from attnviz.figures.base import FigureFacts, edited, figure, subtitles, text_array
+from attnviz.figures.base import FigureFacts, edits_in_name, figure, subtitles, text_array
 from attnviz.figures.forms import Map
 
 LEAST = 0.05
@@ -31,13 +31,10 @@ LEAST = 0.05
 LONGEST_LABEL, LONGEST_EDITS, LONGEST_TEXT = 14, 16, 90
 """Maximum number of code points: in a token's label, in the edits over a map, in an input text under the title."""
 MEASURE = "per row: total variation, half the sum of the sizes of its differences, from 0 (alike) to 1 (apart)"
-
 TILES = "each square shows the weight, and the difference, that is largest in size of"
-
 MORE = "higher in B", "higher in A"
 """Meaning of a negative and of a positive difference."""
 ONLY = "blank: only A or only B has this token"
-
 KINDS = (
     CellState("alike", "ramp", legend=""),
     CellState(MORE[1], "ramp", legend=""),
@@ -62,9 +59,10 @@ def difference(comparison: AlignedPair, **style: Any) -> Map:
     Args:
         comparison: aligned maps from `analysis.align.beside`.
     """
-    sides, stems, names, lines = (comparison.a, comparison.b), [], [], lines_of(comparison)
-    for side in sides:
-        stems.append(f"{side.record.source} {side.site.kind[0]}{side.site.short(side.head)} {_text(side)[:16]}")
+    lines, names, file_names = lines_of(comparison), [], []
+    for side in (comparison.a, comparison.b):
+        text = side.record.sentences[side.sentence].text[:16]
+        file_names.append(f"{side.record.source} {side.site.kind[0]}{side.site.short(side.head)} {text}")
         combined = f"{side.head} of {all_heads(side.step)} · {side.site}"
         head = side.site.head(side.head) if isinstance(side.head, int) else combined
         names.append(f"{head} · {in_title(side.record.source)}")
@@ -73,7 +71,7 @@ def difference(comparison: AlignedPair, **style: Any) -> Map:
         notes=lines,
         lines=lines,
         explains_rows=True,
-        name=file_stem("compared", stems[0], "with", stems[1], end=edited(sides[0].record.edits)),
+        name=file_stem("compared", file_names[0], "with", file_names[1], end=edits_in_name(comparison.a.record.edits)),
         table=partial(tables.comparison_table, comparison),
         words=partial(sentences.compared, comparison),
         arrays=partial(_arrays, comparison),
@@ -98,7 +96,7 @@ def _grids(comparison: AlignedPair, style: Style) -> tuple[Grid, Grid, Grid]:
     size = size_beside(len(comparison.rows), len(comparison.columns))
     selected = comparison.most_changed_cell if style.selected is None and style.on_screen else style.selected
     maps = comparison.tiled(size.tile)  # numbers and states of A, B and A - B
-    kinds = [
+    kinds = [  # indices of `KINDS`
         np.select([states == BLOCKED, states == BLANK, np.isnan(values), values > 0, values < 0], [3, 4, 5, 1, 2])
         for values, states in maps
     ]
@@ -129,20 +127,21 @@ def _grids(comparison: AlignedPair, style: Style) -> tuple[Grid, Grid, Grid]:
 
 
 def _ramps(comparison: AlignedPair, tiles: Sequence[np.ndarray]) -> tuple[Ramp, Ramp, Ramp]:
-    """Make the color scales of A, B and A - B: to 1, or to the largest number if that is too faint otherwise.
+    """Make the color scales of A, B and A - B: up to 1 or, if the colors would be too faint, to the largest number.
 
     Args:
         tiles: numbers of A, B and A - B, as they are drawn.
     """
-    faint = 1 if max(len(comparison.rows), len(comparison.columns)) > CROWDED else FAINT
-    weight, difference = limit_of(*tiles[:2]), max(limit_of(tiles[2]), LEAST)  # the largest
-    weight_top, difference_top = (top if 0 < top < faint else 1.0 for top in (weight, difference))
-    sides = comparison.a, comparison.b
+    sides, faint = (comparison.a, comparison.b), FAINT
+    if max(len(comparison.rows), len(comparison.columns)) > CROWDED:
+        faint = 1
+    largest_weight, largest_difference = limit_of(*tiles[:2]), max(limit_of(tiles[2]), LEAST)
+    weight_top, difference_top = (top if 0 < top < faint else 1.0 for top in (largest_weight, largest_difference))
     a, b = (Ramp("weight", weight_top, gray=side.head in side.step.heads_off) for side in sides)
     if any(side.step.linear for side in sides):
         name = " and ".join(dict.fromkeys(side.step.weight_name for side in sides))
-        a = b = Ramp(name, weight or 1.0, signed=True)
-        difference_top = difference
+        a = b = Ramp(name, largest_weight or 1.0, signed=True)
+        difference_top = largest_difference
     return a, b, Ramp("difference A − B", difference_top, signed=True, ends=(f" {MORE[0]}", f" {MORE[1]}"))
 
 
@@ -154,7 +153,7 @@ def _variation_column(comparison: AlignedPair, tile: int) -> RowEnd:
 
 
 def _side(comparison: AlignedPair, axis: int, end: int) -> GridSide:
-    """Make the rows (`axis` 0) or columns (1) of A (`end` 0), B (1) or A - B (2); rows of A and B have no labels."""
+    """Make the rows (`axis` 0) or columns (1) of A (`end` 0), B (1) or A - B (2), which alone has labels of rows."""
     both_tokens = _tokens(comparison, axis)
     tokens = groups([_token(both, end) for both in both_tokens])
     labels = () if axis == 0 and end < 2 else [*map(_label, both_tokens)]
@@ -173,10 +172,9 @@ def _cell_texts(tiles: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[list[str
     """Format the cells of A, B and A - B; a cell has the same number of decimal places in all three maps."""
     decimal_places = sentences.digits_of(*(numbers for numbers, _ in tiles)).ravel().tolist()
     texts = []
-    for numbers, states in tiles:
+    for i, (numbers, states) in enumerate(tiles):
         cells = zip(numbers.ravel().tolist(), states.ravel().tolist(), decimal_places, strict=True)
-        has_plus = numbers is tiles[2][0]
-        texts.append([WITHOUT.get(state) or _signed_text(value, places, has_plus) for value, state, places in cells])
+        texts.append([WITHOUT.get(state) or _signed_text(value, places, i == 2) for value, state, places in cells])
     return texts
 
 
@@ -196,7 +194,7 @@ def _signed_text(value: float, places: int, plus: bool) -> str:
     sign = "−" if value < 0 else ""
     if plus and value > 0:
         sign = "+"
-    size = digits(value) if places == 4 else decimals(abs(value), places)
+    size = digits(value) if places == 4 else decimals(abs(value), places)  # `digits` has 4 places, or an exponent
     return f"{sign}{size.removeprefix('−')}"
 
 
@@ -206,14 +204,15 @@ def names_of(comparison: AlignedPair) -> tuple[str, str, str]:
     for side in (comparison.a, comparison.b):
         head = side.site.head(side.head) if isinstance(side.head, int) else f"{side.head} of {side.site}"
         edits = ", ".join(side.record.edits.in_words()) or "original"
-        properties.append((side.record.source, head, _text(side), edits if len(edits) <= LONGEST_EDITS else "changed"))
+        text = side.record.sentences[side.sentence].text
+        properties.append((side.record.source, head, text, edits if len(edits) <= LONGEST_EDITS else "changed"))
     names = next((pair for pair in zip(*properties, strict=True) if pair[0] != pair[1]), ("", ""))
     texts = properties[0][2], properties[1][2]
-    if names == texts and all(texts):  # from the first word that differs on, for lack of room
+    if names == texts and all(texts):
         words = [text.split() for text in texts]
         differing = (i for i, pair in enumerate(zip(*words, strict=False)) if pair[0] != pair[1])
-        first = next(differing, min(map(len, words)) - 1)
-        if first > 0:
+        first = next(differing, min(map(len, words)) - 1)  # the first word that differs
+        if first > 0:  # leave out the words before it, to save room
             names = tuple(f"… {' '.join(words_of_text[first:])}" for words_of_text in words)
     a, b = (f": {in_title(name)}" if name else "" for name in names)
     return f"A{a}", f"B{b}", "Difference A − B"
@@ -223,16 +222,11 @@ def lines_of(comparison: AlignedPair) -> list[str]:
     """Return the lines under the title: both texts, origin of the weights, edits, and the part that is drawn."""
     size = size_beside(len(comparison.rows), len(comparison.columns))
     sides, lines = (comparison.a, comparison.b), []
-    texts = [visible_text(_text(side), LONGEST_TEXT).replace("␣", " ") for side in sides]
+    texts = [visible_text(side.record.sentences[side.sentence].text, LONGEST_TEXT).replace("␣", " ") for side in sides]
     origins_and_edits = [" · ".join(filter(None, subtitles(side.record))) for side in sides]
     for a, b in (texts, origins_and_edits):
         lines += [a] if a == b else [f"A: {a}", f"B: {b}"]
     return [*lines, *filter(None, [sentences.window_text(comparison)]), MEASURE, *axes.notes_on(size, TILES)]
-
-
-def _text(side: Side) -> str:
-    """Return the input text of a side."""
-    return side.record.sentences[side.sentence].text
 
 
 def _label(both: Both) -> str:

@@ -99,7 +99,7 @@ def text_side(title: str, axis: str, labels: Sequence[str], names: Sequence[str]
 
 
 def numbers_in_cells(values: np.ndarray, ramp: Ramp, *also: Number, written: bool = True) -> Squares:
-    """Make squares of colored numbers, also written into the cells; NaN is colored as 0; `also` are for tooltips."""
+    """Make squares colored by numbers, NaN like 0, with the numbers inside if `written`; tooltips also have `also`."""
     flat = values.ravel().tolist()
     return Squares(
         states=np.zeros(values.shape, int),
@@ -141,8 +141,8 @@ class HeadNumbers(Figure):
         sites = sorted({*map(Site, table["kind"], table["layer"])}, key=lambda site: (site.layer, site.kind))
         also, values = np.full((2, len(sites), 1 + int(table["head"].max())), np.nan)  # each (layers, heads)
         for kind, layer, head, *numbers in table.itertuples(index=False):
-            index = sites.index(Site(kind, layer)), head
-            also[index], values[index] = numbers[0], numbers[-1]
+            row = sites.index(Site(kind, layer))
+            also[row, head], values[row, head] = numbers[0], numbers[-1]
         count = values.shape[1]
         heads = [(site.kind, site.layer, head) for site in sites for head in range(count)]
         wide, high = ROOMY if count <= MOST_NUMBERED else NARROW

@@ -32,7 +32,7 @@ IN_PLACE = "right: the word predicted in place of a blank"
 LABELS = "right: the label predicted for each token"
 CHANGED = "changed prediction"
 """Lines above a map whose rows predict words or labels."""
-_OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY, _PADDING = range(7)
+_CASES = _OPEN, _EMPTY, _FILLED, _NAN, _EMPTY_NAN, _MINUS_INFINITY, _PADDING = range(7)
 PADDING = "row of padding: no text stands there"
 TITLE = "Attention by distance"
 ROW_BY_ROW = "patches are counted row by row, not measured across the picture"
@@ -62,10 +62,13 @@ def head(
         domain: color domain of weights, one of `charts.signs.DOMAINS`.
         row_sums: whether the sum of each row is at its end, with a warning if the sum is not 1.
         selected: cell to outline, as (query, key).
+
+    Raises:
+        InputError: if the view leaves no query or no key.
     """
     window = {"sentence": sentence, "view": view, "rows": rows or ALL, "columns": columns or ALL}
     part = views.see(record, site, **window)
-    name = called(part, head)
+    name = map_name(part, head)
     facts = FigureFacts(
         what=f"{name[:1].upper()}{name[1:]}",
         notes=[part.window],
@@ -84,18 +87,9 @@ def head(
         legend += [CellState(signs.POLICIES[part.step.scoring.empty_rows], "background", "frame")] if empty else []
         return RowMarks([_row_sums(part, head)] if row_sums else [], part.predicted or (), changed, empty, legend)
 
-    return Map(
-        facts=facts,
-        **token_sides(part.queries, part.keys),
-        squares=partial(_squares, part, head, domain, selected),
-        marks=marks,
-        record=record,
-        sentence=sentence,
-        view=view,
-        domain=domain,
-        selected=selected,
-        **style,
-    )
+    squares = partial(_squares, part, head, domain, selected)
+    fields = {"record": record, "sentence": sentence, "view": view, "domain": domain, "selected": selected}
+    return Map(facts=facts, **token_sides(part.queries, part.keys), squares=squares, marks=marks, **fields, **style)
 
 
 def _squares(view: AttentionView, head: int | str, domain: str, selected: tuple[int, int] | None, tile: int) -> Squares:
@@ -110,29 +104,26 @@ def _squares(view: AttentionView, head: int | str, domain: str, selected: tuple[
     ramp, title = scale.ramp(gray=head in view.step.heads_off), view.step.weight_name
     if view.step.linear or (cells.weights < 0).any():
         ramp = scale_of(title, cells.weights, signed=True)
+    ending = "" if ramp.signed else scale.ending
     return Squares(
         states=states,
         kinds=kinds,
         numbers=[Number("weight", cells.weights, ".4f", title), *scores],
         ramp=ramp,
         offsets=offsets,
-        lines=[
-            _reading_note(view, selected),
-            view.window,
-            "" if ramp.signed else scale.ending,
-            *view.rule,
-            *view.notes,
-        ],
+        lines=[_reading_note(view, selected), view.window, ending, *view.rule, *view.notes],
     )
 
 
 def _row_sums(view: AttentionView, head: int | str) -> RowEnd:
-    """Build the texts with the sum of each row; a sum that is not 1 (if keys are hidden: above 1) has a warning."""
+    """Build the column of row sums; a sum that is not 1 has a warning, or, if some keys are hidden, a sum above 1."""
     sums = view.row_sums(head)
     texts = [written(total, ".3f") for total in sums.tolist()]
     if view.step.linear:
         return RowEnd("beside", "row sum", texts)
-    is_right = sums < 1 + 5e-4 if view.partial else np.abs(sums - 1) < 5e-4  # False for NaN
+    is_right = np.abs(sums - 1) < 5e-4  # False for NaN
+    if view.partial:  # the hidden keys have the rest of the sum
+        is_right = sums < 1 + 5e-4
     wrong_rows = np.flatnonzero(~is_right).tolist()
     for row in wrong_rows:
         texts[row] += " not 1"
@@ -160,7 +151,7 @@ def heads_in_name(head: int | str) -> str:
     return f"head-{head}" if isinstance(head, int) else f"heads-{head}"
 
 
-def called(view: AttentionView, head: int | str) -> str:
+def map_name(view: AttentionView, head: int | str) -> str:
     """Name a map for a title: "head 2 of cross layer 1 (off)"."""
     step = view.step
     if isinstance(head, int):
@@ -183,7 +174,7 @@ def states_of(cells: Cells, view: AttentionView) -> tuple[tuple[CellState, ...],
     is_nan, is_masked_row = np.isnan(cells.weights), cells.states == EMPTY
     case = np.where(is_nan, np.uint8(_NAN), np.uint8(_OPEN))
     if is_masked_row.any():
-        masked_case = np.where(is_nan, _EMPTY_NAN, np.where(signs.colored(cells), _FILLED, _EMPTY))
+        masked_case = np.where(is_nan, _EMPTY_NAN, np.where(signs.has_color(cells), _FILLED, _EMPTY))
         case[is_masked_row] = masked_case[is_masked_row]
     if cells.scores is not None and (infinite := cells.scores == -np.inf).any():
         case[infinite & (case == _OPEN) & (cells.blocked == 0)] = _MINUS_INFINITY
@@ -196,14 +187,15 @@ def states_of(cells: Cells, view: AttentionView) -> tuple[tuple[CellState, ...],
 def _kinds(reasons: tuple[Reason, ...], yours: frozenset[str], policy: str) -> tuple[CellState, ...]:
     """Build all possible states: each case without a rule and with each blocking rule; `yours` are the user's rules."""
     rules = [None, *signs.blocked_by(reasons, yours)]
-    return tuple(_state(case, rule, policy) for case in range(7) for rule in rules)
+    return tuple(_state(case, rule, policy) for case in _CASES for rule in rules)
 
 
 def _state(case: int, rule: CellState | None, policy: str) -> CellState:
     """Build the state of one case, with the text and the hatching of a blocking rule, if any."""
     if case == _PADDING:
         return CellState(PADDING, "blocked", legend=PADDING)
-    case_text = ("", policy, policy, signs.NOT_A_NUMBER, policy, signs.MINUS_INFINITY)[case]
+    case_texts = {_OPEN: "", _NAN: signs.NOT_A_NUMBER, _MINUS_INFINITY: signs.MINUS_INFINITY}
+    case_text = case_texts.get(case, policy)  # the other cases are of fully masked rows
     text = ", ".join(filter(None, (case_text, rule.text if rule else ""))) or signs.MAY_ATTEND
     if case in (_NAN, _EMPTY_NAN):
         return CellState(text, "blocked", "cross", legend=signs.NOT_A_NUMBER)
@@ -214,7 +206,7 @@ def _state(case: int, rule: CellState | None, policy: str) -> CellState:
 
 
 def arrays_of(view: AttentionView, head: int | str) -> dict[str, np.ndarray]:
-    """Return the arrays to export: all cells or, above `MOST_CELLS`, tiles with largest weight, its position, sum."""
+    """Return the arrays to export for a head: of its cells or, if they exceed `MOST_CELLS`, of tiles of cells."""
     queries, keys = len(view.queries), len(view.keys)
     tile = 1 if queries * keys <= tables.MOST_CELLS else size_of(queries, keys).tile
     cells = view.cells([head], tile)[0]
@@ -241,7 +233,7 @@ def distance(record: Record, site: Site, head: int | str, *, sentence: int = 0, 
 
     The bins are the query itself, 1 before it, 2 to 3, 4 to 7, ..., and the same after it. See `analysis.by_distance`.
     """
-    name, step = called(views.see(record, site, sentence=sentence), head), record.step(site)
+    name, step = map_name(views.see(record, site, sentence=sentence), head), record.step(site)
 
     @cache
     def measure() -> tuple[pd.DataFrame, list[str]]:

@@ -15,7 +15,7 @@ from attnviz.analysis.heads import head_metrics
 from attnviz.analysis.views import AttentionView
 from attnviz.charts import marks, pixels, signs
 from attnviz.charts.marks import Ramp, Spec, Table, heading, legend_table, ramp_spec, signs_spec, text_width, title_spec
-from attnviz.charts.signs import NOT_A_NUMBER, CellState, Domain, adapted, domain_of
+from attnviz.charts.signs import NOT_A_NUMBER, CellState, Domain, adaptive_domain, domain_of
 from attnviz.charts.theme import LINE, Theme
 from attnviz.core.amounts import written
 from attnviz.core.edits import Site
@@ -24,7 +24,6 @@ from attnviz.figures.base import Figure, FigureFacts, SiteFigure, Views, subtitl
 from attnviz.figures.head import arrays_of, states_of
 
 Head = tuple[Site, int]
-
 MARGIN = 3
 """Pixels around all thumbnails, for the frame of the focused thumbnail."""
 OWN = "weight, as a share of each head's largest"
@@ -102,7 +101,7 @@ def thumbnail_chart(
     left, right, top, bottom = -MARGIN, ends[0] + MARGIN, -max(MARGIN, above), ends[1] + MARGIN
     x, y = marks.places(0, domain=[left, right]), marks.places(0, domain=[bottom, top])
     box, has_image = marks.box(x, y), "isValid(datum.uri)"
-    strike = box | {"y": y | {"field": "y2"}, "y2": {"field": "y"}}
+    strike = box | {"y": y | {"field": "y2"}, "y2": {"field": "y"}}  # a diagonal of the image
     label = {"x": box["x"], "y": box["y"], "text": marks.field("label"), "fill": marks.as_is("ink")}
     frame = {"fill": None, "stroke": colors.accent, "strokeWidth": 2.5}
     lines = {"lineBreak": "\n", "lineHeight": LINE, "align": "left", "baseline": "top"}
@@ -121,7 +120,7 @@ def thumbnail_chart(
 
 
 def thumbnail_tables(table: str, rows: Sequence[dict], labels: Sequence[tuple], *fields: str) -> dict[str, Table]:
-    """Build the tables of `thumbnail_chart`: that of the images with additional columns, `fields`, and "labels"."""
+    """Build the tables of `thumbnail_chart`: `table`, a row per image with further columns `fields`, and "labels"."""
     label_rows = [dict(zip(BESIDE, label, strict=True)) for label in labels]
     return {table: marks.columns((*THUMBNAIL, *fields), rows), "labels": marks.columns(BESIDE, label_rows)}
 
@@ -138,9 +137,9 @@ class Thumbnails(Figure):
         """Cells of each head, pooled to the pixels of a thumbnail: the largest weight of each tile."""
         cells_by_head, layout = {}, self.layout
         for site, view in self.views.items():
-            numbers = [number for (site_of_head, number), *_ in layout.thumbnails if site_of_head == site]
+            heads = [head for head, *_ in layout.thumbnails if head[0] == site]
             tile = max(math.ceil(len(view.queries) / layout.height), math.ceil(len(view.keys) / layout.side), 1)
-            cells_by_head |= zip(((site, number) for number in numbers), view.cells(numbers, tile), strict=True)
+            cells_by_head |= zip(heads, view.cells([number for _, number in heads], tile), strict=True)
         return cells_by_head
 
     @cached_property
@@ -163,13 +162,12 @@ class Thumbnails(Figure):
         signed = [head for head, cells in self.cells.items() if steps[head].linear or (cells.weights < 0).any()]
         limit = marks.limit_of(*(self.cells[head].weights for head in signed)) or 1.0
         diverging = {head: Ramp(steps[head].weight_name, limit, signed=True) for head in signed}
-        domains = {}
-        for head in [head for head in self.cells if head not in diverging]:
-            cells, view = self.cells[head], self.views[head[0]]
-            if self.domain == "adapts":
-                domains[head] = adapted(cells, view)
-            else:  # one scale for all
-                domains[head] = next(iter(domains.values()), None) or domain_of(self.domain, view, cells)
+        heads, domains = [head for head in self.cells if head not in diverging], {}
+        if self.domain == "adapts":
+            domains = {head: adaptive_domain(self.cells[head], self.views[head[0]]) for head in heads}
+        elif heads:  # one scale for all
+            domain = domain_of(self.domain, self.views[heads[0][0]], self.cells[heads[0]])
+            domains = dict.fromkeys(heads, domain)
         if any(domain.kind == "adapts" for domain in domains.values()):
             for head, domain in domains.items():
                 if domain.kind != "adapts":
@@ -192,7 +190,8 @@ class Thumbnails(Figure):
 
     def draw(self) -> Views:
         """Draw the heads as images, those switched off in gray and struck through."""
-        (title, lines), layout, colors = self._header(), self.layout, self.colors
+        title, lines = self._header()
+        layout, colors = self.layout, self.colors
         tile = max((cells.tile for cells in self.cells.values()), default=1)
         tiles = [f"each square shows the largest of {tile} × {tile} cells"] if tile > 1 else []
         lines = [*filter(None, lines), *tiles]
@@ -202,7 +201,7 @@ class Thumbnails(Figure):
         tips = marks.tips(("name", "head"), ("largest", "largest weight"), ("state", "state"))
         chart = thumbnail_chart("heads", layout.ends, colors, click, tips, above=layout.above)
         legends = dict(zip(("meta", "signed"), self._legends, strict=False))
-        ramps = [ramp_spec(replace(ramp, top=0.0), ramp.colors(colors), where, name) for name, ramp in legends.items()]
+        ramps = [ramp_spec(ramp, ramp.colors(colors), where, name) for name, ramp in legends.items()]
         chart["layer"] = [*ramps, signs_spec(where), *chart["layer"]]
         if title or lines:
             chart["title"] = title_spec() | {"orient": "top" if title else "bottom"}
@@ -256,14 +255,9 @@ class AllHeads(SiteFigure, Thumbnails):
 
     @property
     def facts(self) -> FigureFacts:
-        return FigureFacts(
-            explains_rows=True,
-            what=f"All heads · {self.site}",
-            subject=(self.site, "heads"),
-            table=partial(tables.heads_table, self.attention_view),
-            words=self._words,
-            arrays=self._arrays,
-        )
+        table = partial(tables.heads_table, self.attention_view)
+        facts = {"table": table, "words": self._words, "arrays": self._arrays}
+        return FigureFacts(what=f"All heads · {self.site}", subject=(self.site, "heads"), explains_rows=True, **facts)
 
     def _words(self) -> str:
         return sentences.heads(self.attention_view, [*self.on_page.largest.values()])
@@ -279,9 +273,10 @@ class AllHeads(SiteFigure, Thumbnails):
         return {self.site: self.attention_view}
 
     def _header(self) -> tuple[str, list[str]]:
-        if self.on_screen:
-            return "", [*self.attention_view.notes]
+        """Return title and lines; on a page, which has the others elsewhere, only the notes on the view."""
         view = self.attention_view
+        if self.on_screen:
+            return "", [*view.notes]
         return self.heading_text, [*subtitles(self.record, self, self.sentence), *view.rule, *view.notes]
 
     @cached_property
@@ -348,15 +343,15 @@ class ModelHeads(Thumbnails):
 
     @cached_property
     def layout(self) -> Layout:
-        if self.order is not None:
-            are_few, texts = len(self.order) <= FEW, [site.brief(head) for site, head in self.order]
-            above = LINE + 3
-            if self.captions:
-                texts = [f"{name}\n{caption}" for name, caption in zip(texts, self.captions, strict=True)]
-                above += LINE
-            across, side = max(1, min(len(texts), 2 if are_few else ACROSS)), ORDERED if are_few else USUAL_SIDE
-            return in_rows(self.order, texts, across, side, side, above)
-        return _layer_layout(self.record)
+        """Rows of the heads of `order`, with their captions; without `order`, a row of heads for each layer."""
+        if self.order is None:
+            return _layer_layout(self.record)
+        texts, above = [site.brief(head) for site, head in self.order], LINE + 3
+        if self.captions:
+            texts = [f"{name}\n{caption}" for name, caption in zip(texts, self.captions, strict=True)]
+            above += LINE
+        across, side = (2, ORDERED) if len(texts) <= FEW else (ACROSS, USUAL_SIDE)
+        return in_rows(self.order, texts, max(1, min(len(texts), across)), side, side, above)
 
 
 def _layer_layout(record: Record) -> Layout:
@@ -365,16 +360,16 @@ def _layer_layout(record: Record) -> Layout:
     most = max((step.num_heads for step in steps), default=1)
     side_that_fits = (HIGH - ABOVE * len(kinds)) // max(1, len(steps)) - SPACE
     side = max(MIN_SIDE, min((WIDTH - LEFT) // most - SPACE, MAX_SIDE, max(USUAL_SIDE, side_that_fits)))
-    step, y, thumbnails, labels = side + SPACE, 0, [], []
+    pitch, y, thumbnails, labels = side + SPACE, 0, [], []
     for kind in kinds:
         calls = [call for call in steps if call.site.kind == kind]
         labels.append((-8, y - 11, kind, "right"))
         for head in range(max(call.num_heads for call in calls)):
             name = f"head {head}" if side > text_width("head 00") else str(head)
-            labels.append((head * step + side / 2, y - 11, name, "center"))
+            labels.append((head * pitch + side / 2, y - 11, name, "center"))
         for call in calls:
             labels.append((-8, y + side / 2, f"layer {call.site.layer}", "right"))
-            thumbnails += [((call.site, head), head * step, y, "") for head in range(call.num_heads)]
-            y += step
+            thumbnails += [((call.site, head), head * pitch, y, "") for head in range(call.num_heads)]
+            y += pitch
         y += ABOVE
     return Layout(side, side, 0, thumbnails, labels)

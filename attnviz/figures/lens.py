@@ -59,40 +59,40 @@ class WordMap(Figure):
 
     def draw(self) -> Grid:
         """Draw the words that fit; if the selected position would be left out, earlier positions are drawn."""
-        words, length = self.words, self.record.read[self.sentence].length
-        order = slice(None, None, -1 if self.is_stream else 1)
-        names = ["prediction", *words.rows[-2::-1]] if self.is_stream else [*words.rows]
+        words, length, header = self.words, self.record.read[self.sentence].length, self.above
+        order, names = slice(None), [*words.rows]
+        if self.is_stream:  # from top to bottom: the last stage, which is the prediction, to the first
+            order, names = slice(None, None, -1), ["prediction", *words.rows[-2::-1]]
         word_rows = [row if words.values.any() else [""] * len(row) for row in words.words[order]]
-        *texts, tokens = ([axes.short(word, LONGEST) for word in row] for row in [*word_rows, words.tokens])
+        texts = [[axes.short(word, LONGEST) for word in row] for row in word_rows]
+        tokens = [axes.short(token, LONGEST) for token in words.tokens]
         wide = max(NARROWEST, round(max(text_width(text) for row in [*texts, tokens] for text in row)) + 10)
-        fits = int((self.width * SHRINKS - ROWS) // wide) if self.width and not self.on_screen else len(tokens)
-        begin = max(0, len(tokens) - max(1, fits))
+        num_drawn = len(tokens)
+        if self.width and not self.on_screen:
+            num_drawn = max(1, int((self.width * SHRINKS - ROWS) // wide))
+        begin = max(0, len(tokens) - num_drawn)
         if self.selected and self.selected[1] in words.positions:
             begin = min(begin, words.positions.index(self.selected[1]))
-        part = slice(begin, begin + max(1, fits))
-        positions, values = words.positions[part], words.values[order, part]
+        drawn = slice(begin, begin + num_drawn)
+        positions, values = words.positions[drawn], words.values[order, drawn]
+        groups = Groups(as_tokens(words.tokens[drawn]), np.array(positions), np.array(positions) + 1)
         span = f"positions {positions[0]} to {positions[-1]} of {length} (0 to {length - 1})"
-        starts, above, flat = np.array(positions), self.above, values.ravel().tolist()
+        title = f"Token read, {span}" if len(positions) < len(tokens) else "Token read"
         note = [span] if len(words.positions) < length and not self.on_screen else []
-        numbers = [f"{value:+.3g}" if self.ramp.signed else percent(value) for value in flat]
+        numbers = [f"{value:+.3g}" if self.ramp.signed else percent(value) for value in values.ravel().tolist()]
         return Grid(
-            **above | {"lines": [*above["lines"], *note]},
+            **header | {"lines": [*header["lines"], *note]},
             rows=text_side(self.row_title, "query", names),
-            columns=GridSide(
-                Groups(as_tokens(words.tokens[part]), starts, starts + 1),
-                f"Token read, {span}" if len(positions) < len(tokens) else "Token read",
-                "key",
-                tokens[part],
-            ),
+            columns=GridSide(groups, title, "key", tokens[drawn]),
             size=Size("rectangles", wide, *values.shape, high=HEIGHT),
             squares=Squares(
                 states=np.isnan(values).astype(int),
                 kinds=KINDS,
                 numbers=[Number("number", values, numbers, self.number)],
                 ramp=self.ramp,
-                texts=[isolated(visible_text(word)) for row in word_rows for word in row[part]],
+                texts=[isolated(visible_text(word)) for row in word_rows for word in row[drawn]],
                 text_title="word",
-                written=[text for row in texts for text in row[part]],
+                written=[text for row in texts for text in row[drawn]],
             ),
             ramp=self.ramp,
         )
@@ -104,6 +104,9 @@ def logit_lens(record: Record, *, sentence: int = 0, columns: slice | None = Non
 
     Args:
         columns: positions to show; None for the last `MOST_POSITIONS`.
+
+    Raises:
+        InputError: if the record has no stream, or there is no such sentence or position.
     """
     words = analysis.logit_lens(record, sentence=sentence, positions=_positions(record, sentence, columns))
 
@@ -141,6 +144,9 @@ def pushed(
 
     Args:
         columns: positions to show; None for the last `MOST_POSITIONS`.
+
+    Raises:
+        InputError: if the record has no stream, or there is no such sentence, position or head.
     """
     window = {"sentence": sentence, "positions": _positions(record, sentence, columns)}
     words = analysis.pushed(record, site, head, count=count, **window)

@@ -13,13 +13,13 @@ from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes, marks, signs
 from attnviz.charts.axes import KEY, LONGEST_LABEL, QUERY
 from attnviz.charts.marks import LegendEntry, Spec, Table, heading, legend_table, signs_spec, text_width, title_spec
-from attnviz.charts.signs import NOT_A_NUMBER, POLICIES, CellState, colored
+from attnviz.charts.signs import NOT_A_NUMBER, POLICIES, CellState, has_color
 from attnviz.charts.theme import LINE, MONO
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, visible_text
 from attnviz.core.errors import InputError
 from attnviz.figures.base import FigureFacts, SiteFigure, Views, subtitles, text_array
-from attnviz.figures.head import called
+from attnviz.figures.head import map_name
 
 SIDES, ALIGN, STACKS = ("query", "key"), ("right", "left"), ("decoder", "encoder")
 """Ends of a line, alignment of their labels, and their stacks in an encoder-decoder model."""
@@ -38,7 +38,6 @@ STRENGTH = {"type": "quantitative", "scale": {"type": "pow", "exponent": 0.6, "d
 SIZES = "size of the mixing weight, of either sign, as a share of the largest"
 """Title of the legend in linear attention."""
 TOOLTIP = (("query_name", QUERY), ("key_name", KEY), ("weight_text", "weight"), ("head_name", "head"))
-
 _SIDE = "pointed.side[0]"
 _MEANT = (
     f"!isValid(pointed.side) || {_SIDE} === 'line' || "
@@ -91,9 +90,8 @@ class HeadLines(SiteFigure):
     @cached_property
     def _window(self) -> AttentionView:
         """View of the tokens that are drawn: at most MOST_TOKENS per side, around the selected and picked tokens."""
-        return self.attention_view.around(
-            self.heads[0], self.selected, dict(sorted(self.pins, reverse=True)), MOST_TOKENS
-        )
+        pins = dict(sorted(self.pins, reverse=True))  # the first picked token of each side
+        return self.attention_view.around(self.heads[0], self.selected, pins, MOST_TOKENS)
 
     @property
     def _sides(self) -> tuple[Groups, Groups]:
@@ -124,25 +122,24 @@ class HeadLines(SiteFigure):
                 is_picked[queries.index_of(position)] = True
             else:
                 is_picked[:, keys.index_of(position)] = True
-        # arrays (heads, queries, keys)
+        # the next arrays are (heads, queries, keys)
         has_weight = np.stack([(cells.blocked == 0) | (cells.states == EMPTY) for cells in self._cells]) & is_picked
-        weights, least = np.stack([cells.weights for cells in self._cells]).astype(np.float64), self.least
+        weights = np.stack([cells.weights for cells in self._cells]).astype(np.float64)
         sizes = np.nan_to_num(np.abs(weights) if self._window.step.linear else weights)
-        is_visible = has_weight & np.stack([*map(colored, self._cells)]) & (sizes > 0)
+        is_visible = has_weight & np.stack([*map(has_color, self._cells)]) & (sizes > 0)
         weights, sizes = weights[is_visible], sizes[is_visible]
-        order = np.argsort(-sizes, kind="stable")
-        drawn = order[: MOST_LINES if least is None else MOST_ASKED][::-1]
-        if least is not None:
-            drawn = drawn[sizes[drawn] >= least]
-        count = _count_note(sizes[drawn], int(has_weight.sum()), self._pins, least)
+        strongest = np.argsort(-sizes, kind="stable")[: MOST_LINES if self.least is None else MOST_ASKED]
+        if self.least is not None:
+            strongest = strongest[sizes[strongest] >= self.least]
+        drawn = strongest[::-1]  # the strongest line is drawn last, over the others
+        count = _count_note(sizes[drawn], int(has_weight.sum()), self._pins, self.least)
         notes = [*window_notes(self._window, self.attention_view, "lines"), count]
         return Edges(*np.argwhere(is_visible)[drawn].T, weights[drawn], notes)
 
     @property
     def facts(self) -> FigureFacts:
-        heads = self.heads
-        name = called(self.attention_view, heads[0]) if len(heads) == 1 else self.site.head(*heads)
-        subject = self.site, f"lines-{'-'.join(map(str, heads))}"
+        name = map_name(self.attention_view, self.heads[0]) if len(self.heads) == 1 else self.site.head(*self.heads)
+        subject = self.site, f"lines-{'-'.join(map(str, self.heads))}"
         facts = {"table": self._table, "words": self._in_words, "arrays": self._arrays}
         return FigureFacts(what=f"Lines · {name}", subject=subject, **facts)
 
@@ -173,19 +170,19 @@ class HeadLines(SiteFigure):
 
     def draw(self) -> Views:
         """Draw lines between two columns of tokens; hovering changes their width and opacity."""
-        gap, pixels = self._gap, marks.pixels_at
-        ends = {"y": self._y("y"), "y2": {"field": "y2"}, "x": pixels(0), "x2": pixels(gap)}
-        width = pixels(2.0 if self._most_tokens > 24 else 2.5)
+        gap, constant = self._gap, marks.pixels_at
+        ends = {"y": self._y("y"), "y2": {"field": "y2"}, "x": constant(0), "x2": constant(gap)}
+        width, wide = 2.0 if self._most_tokens > 24 else 2.5, 5 if len(self.heads) == 1 else 4
         strokes = {
             "stroke": marks.as_is("ink"),
-            "strokeOpacity": marks.when(_MEANT, STRENGTH | {"field": "weight", "legend": None}, pixels(0)),
-            "strokeWidth": marks.when(_WIDE, pixels(5 if len(self.heads) == 1 else 4), width),
+            "strokeOpacity": marks.when(_MEANT, STRENGTH | {"field": "weight", "legend": None}, constant(0)),
+            "strokeWidth": marks.when(_WIDE, constant(wide), constant(width)),
         }
-        hits = ends | {"tooltip": marks.tips(*TOOLTIP)}
+        pointer = {"strokeOpacity": 0, "cursor": "pointer", "strokeWidth": 7}  # invisible, but easy to hit
         layers = [
             *self._legends(),
             marks.layer("lines", "rule", ends | strokes),
-            marks.layer("lines", "rule", hits, strokeOpacity=0, cursor="pointer", strokeWidth=7) | {"name": "lines"},
+            marks.layer("lines", "rule", ends | {"tooltip": marks.tips(*TOOLTIP)}, **pointer) | {"name": "lines"},
             *self._side(0),
             *self._side(1),
         ]
@@ -296,10 +293,11 @@ class HeadLines(SiteFigure):
         positions = tokens.starts.tolist()
         picked = {tokens.index_of(position) for name, position in self._pins if name == SIDES[side]}
         inks = [colors.quiet if token.special else colors.text for token in tokens.tokens]
-        selected = {tokens.index_of(self.selected[side])} - {None} if self.selected else set()
-        for i in picked | selected:
+        selected = tokens.index_of(self.selected[side]) if self.selected else None
+        for i in picked if selected is None else {*picked, selected}:
             inks[i] = colors.accent
-        for i in set().union(*self._weightless_rows.values()) if side == 0 else ():
+        weightless_queries = set().union(*self._weightless_rows.values())
+        for i in weightless_queries if side == 0 else ():
             inks[i] = colors.warning
         turns = [(token.segment, token.role) for token in tokens.tokens]
         return {
@@ -325,7 +323,7 @@ class HeadLines(SiteFigure):
         for row in set().union(*self._weightless_rows.values()):
             queries[row] = f"× {queries[row]}"
         if len(self._pins) == len(self.heads) == 1:
-            ((picked_side, _),) = self._pins
+            [(picked_side, _)] = self._pins
             for row, column, weight in zip(*self.edges[1:4], strict=True):
                 if picked_side == "query":
                     keys[column] += f" {weight:.2f}"
@@ -383,7 +381,8 @@ def _widest(labels: Sequence[str]) -> float:
 
 def _count_note(weights: np.ndarray, total: int, pins: frozenset[Pin], least: float | None) -> str:
     """Write how many of `total` weights, of all tokens or of the picked ones, have a line."""
-    count, picked = len(weights), ("", " of the picked token", " of the picked tokens")[min(2, len(pins))]
+    noun = "token" if len(pins) == 1 else "tokens"
+    count, picked = len(weights), f" of the picked {noun}" if pins else ""
     if count == total:
         return f"all {total:,} weights{picked} have a line" if total else f"no weight{picked} to draw"
     note = f"{count:,} of {total:,} weights{picked} have a line"

@@ -7,25 +7,27 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from torch import Tensor
 
-from attnviz.analysis import sentences, tables, views
+from attnviz.analysis import maps, sentences, tables, views
 from attnviz.analysis.blocks import largest_in_size
 from attnviz.analysis.views import SeenMask, View, as_tokens, groups
 from attnviz.charts.axes import KEY, QUERY, RECTANGLES, RowEnd, size_of
 from attnviz.charts.marks import Ramp, scale_of
-from attnviz.charts.pixels import Number, Squares, pooled
+from attnviz.charts.pixels import Number, Squares, pool_largest
 from attnviz.charts.signs import MAY_ATTEND, CellState, blocked_by
 from attnviz.charts.theme import CAUTIONS
+from attnviz.check import AXES, ArrayReport
+from attnviz.check.arrays import real_tensor
 from attnviz.check.leaks import CLOSED, LEAK, NOT_TESTED, SAW, STATES, UNUSED, LeakTest
 from attnviz.core.display import file_stem, in_title
 from attnviz.core.masks import Full, Mask
 from attnviz.core.record import ALL
 from attnviz.core.tokens import Token
-from attnviz.figures.base import FigureFacts, edited, figure, text_array
+from attnviz.figures.base import FigureFacts, edits_in_name, figure, text_array
 from attnviz.figures.forms import Map, RowMarks, token_sides
 
 Tokens = Sequence[Token | str]
-
 MOST_WHOLE = 4096**2
 """Maximum number of cells of a mask that is exported cell by cell; larger masks are exported as tiles."""
 MOST_TEXTS = RECTANGLES**2
@@ -71,6 +73,9 @@ def mask(
         brush: whether a drag over a map of rectangles selects cells, under the name "drag", as intervals
             {"row": [begin, end], "column": [begin, end]}.
         yours: part of the mask that the user added to the built-in mask; None if there is none.
+
+    Raises:
+        InputError: if the view leaves no query or no key.
     """
     tokens = as_tokens(queries), as_tokens(queries if keys is None else keys)
     window = {"sentence": sentence, "view": view, "rows": rows or ALL, "columns": columns or ALL}
@@ -95,9 +100,9 @@ def mask(
         if not is_counted:
             legend = [CellState("fully masked row", "background", "frame")] if empty else []
             return RowMarks(predicted=words, framed=empty, legend=legend)
-        left = part.all_open_keys[part.queries.starts].tolist()
-        inks = {i: "warning" for i, count in enumerate(left) if not count}
-        return RowMarks([RowEnd("beside", "keys", [str(count or "none") for count in left], inks)], words, framed=empty)
+        counts = part.all_open_keys[part.queries.starts].tolist()
+        inks = dict.fromkeys(empty, "warning")
+        return RowMarks([RowEnd("beside", "keys", [str(n or "none") for n in counts], inks)], words, framed=empty)
 
     def squares(tile: int) -> Squares:
         """Compute the squares of the map, with `tile` cells per side."""
@@ -105,15 +110,8 @@ def mask(
         rules = blocked_by(reasons, yours.rules() if yours else ())
         return Squares(states=blocked, kinds=[CellState(MAY_ATTEND, "open", "dot"), *rules])
 
-    return Map(
-        facts=facts,
-        **token_sides(part.queries, part.keys),
-        squares=squares,
-        marks=marks,
-        tiles="an open square has an open cell among its",
-        brush=brush,
-        **style,
-    )
+    options = {"tiles": "an open square has an open cell among its", "brush": brush}
+    return Map(facts=facts, **token_sides(part.queries, part.keys), squares=squares, marks=marks, **options, **style)
 
 
 def arrays_of(mask_view: SeenMask) -> dict[str, np.ndarray]:
@@ -145,7 +143,7 @@ def states(
     """Map cells in a few states, or with numbers.
 
     Args:
-        titled: title in one line that begins with a constant word.
+        titled: title, in one line.
         states: index into `kinds` for each cell, (rows, columns).
         kinds: states of a cell, in rising priority: a tile of a large map shows the last state among its cells.
         rows, columns: tokens of the rows and of the columns.
@@ -183,6 +181,43 @@ def states(
     return _state_map(facts, states, kinds, rows, columns, titles, weights=weights, scale=scale, **style)
 
 
+CHECKED = {
+    "mask": (CellState(MAY_ATTEND, "open", "dot"), CellState("blocked", "blocked", "hatch")),
+    "weights": (CellState("weight", "ramp", legend=""), CellState("weight 0", "blocked", "hatch")),
+    "scores": (CellState("score", "open"), CellState("blocked", "blocked", "hatch")),
+}
+"""States of an open and of a blocked cell of a checked array, by its kind."""
+MOST_CHECKED = 512
+"""Maximum number of queries, and of keys, of a checked array that are drawn."""
+
+
+def checked(array: Tensor | np.ndarray, report: ArrayReport, **style: Any) -> Map:
+    """Map one sentence and head of an array and, from its report of `check`, the cells of the first error or warning.
+
+    An array with more than `MOST_CHECKED` queries or keys is drawn in part, without these cells.
+    """
+    problems = [item for item in report.findings if item.severity != "note" and item.cells]
+    finding = problems[0] if problems and max(report.shape[2:]) <= MOST_CHECKED else None
+    cells = [dict(zip(finding.axes, cell, strict=True)) for cell in finding.cells] if finding else []
+    batch, head = (cells[0].get(axis, 0) if cells else 0 for axis in AXES[:2])
+    cells = [cell for cell in cells if (cell.get("batch", batch), cell.get("head", head)) == (batch, head)]
+    values = real_tensor(array)
+    if any(size not in (1, most) for size, most in zip(values.shape[::-1], report.shape[::-1], strict=False)):
+        values = values.reshape(len(values), 1, -1, values.shape[-1])  # its first axis is the batch
+    values = values.expand(report.shape)[batch, head, :MOST_CHECKED, :MOST_CHECKED].double()
+    parts = f"batch {batch}", f"head {head}", *(f"the first {MOST_CHECKED} {side}" for side in ("queries", "keys"))
+    sizes = zip(parts, report.shape, (1, 1, MOST_CHECKED, MOST_CHECKED), strict=True)
+    line = ", ".join(f"{part} of {size:,}" for part, size, most in sizes if size > most)
+    rule = finding.rule.replace("-", " ") if finding else "no error"
+    titles = {"no error": ("What was checked", "evidence"), "deviation": ("Cells that differ", "differs")}
+    title, legend_text = titles.get(rule, (f"Evidence of {rule}", "evidence"))
+    kinds = *CHECKED[report.kind], CellState(legend_text, "leak", "cross")
+    cell_states = maps.checked_states(values, report.kind, report.convention, cells)
+    weights = values.nan_to_num(0.0, 0.0, 0.0).clamp(0, 1).numpy() if report.kind == "weights" else None
+    options = {"lines": (line,) if line else (), "file": title.lower(), "weights": weights}
+    return states(title, cell_states, kinds, *([*map(str, range(size))] for size in values.shape), **options, **style)
+
+
 def _state_map(
     facts: FigureFacts,
     states: np.ndarray,
@@ -199,17 +234,17 @@ def _state_map(
     """Make a map of states in rising priority; `cell_text` describes a cell, given row and column, for its tooltip."""
 
     def squares(tile: int) -> Squares:
-        """Compute the squares of the map, with `tile` cells per side; the last state of a tile comes first."""
+        """Compute the squares of the map, with `tile` cells per side, each in its state of the highest priority."""
         numbers, ramp, texts = [], None, ()
         if weights is not None and scale == "sequential":
-            numbers, ramp = [Number("weight", pooled(weights, tile), ".3f")], Ramp("weight", 1.0)
+            numbers, ramp = [Number("weight", pool_largest(weights, tile), ".3f")], Ramp("weight", 1.0)
         elif weights is not None:
             largest = largest_in_size(weights, tile)
             numbers, ramp = [Number("weight", largest, ".3f")], scale_of("weight", largest, signed=True)
-        tile_states = pooled(states, tile)
+        tile_states = pool_largest(states, tile)
         if cell_text and tile_states.size <= MOST_TEXTS:
             texts = [cell_text(*cell) for cell in np.ndindex(tile_states.shape)]
-        last = len(kinds) - 1  # kinds are in rising priority, squares list the first of the legend first
+        last = len(kinds) - 1  # the legend begins with the last of the kinds
         return Squares(states=last - tile_states, kinds=kinds[::-1], texts=texts, numbers=numbers, ramp=ramp)
 
     sides = token_sides(*(groups(as_tokens(tokens)) for tokens in (rows, columns)), titles)
@@ -225,20 +260,21 @@ def leaks(test: LeakTest, *, selected: tuple[int, int] | None = None, **style: A
     moved = f"an output has moved if it changes by more than {100 * test.tolerance:.1g}% of its length"
     measured = f"{moved}; if no token is changed, it {noise}"
     edits = f"changed: {', '.join(test.edits.in_words())}" if test.edits.in_words() else ""
-    # the selected cell in words, or the first leak
-    is_cell = selected and all(0 <= i < n for i, n in zip(selected, test.moved.shape, strict=True))
-    cells = [test.in_words(*cell) for cell in ([selected] if is_cell else test.pairs[:1])]
+    cells = test.pairs[:1]  # to describe in words: the selected cell, or else the first leak, if any
+    if selected and all(0 <= i < n for i, n in zip(selected, test.moved.shape, strict=True)):
+        cells = [selected]
     texts = {name: [token.text for token in side] for name, side in (("query", test.queries), ("key", test.keys))}
     arrays = {name: getattr(test, name).numpy() for name in ("moved", "promised", "leaks")}
     facts = FigureFacts(
         heading=f"Leak test: {sentences.count_of_leaks(test)} · {test.where} · {in_title(test.source)}",
         notes=[expected, measured, *test.notes, caution, edits],
         lines=[expected, caution],
-        more=[measured, *test.notes, edits, *cells],
-        name=file_stem(test.source, "leaks", test.where, test.text, end=edited(test.edits)),
+        more=[measured, *test.notes, edits, *(test.in_words(*cell) for cell in cells)],
+        name=file_stem(test.source, "leaks", test.where, test.text, end=edits_in_name(test.edits)),
         table=partial(tables.leaks_table, test),
         words=partial(sentences.leaks, test),
         arrays=arrays | {f"{name}_tokens": text_array(side) for name, side in texts.items()},
     )
-    form = test.states.numpy(), [*LEAKS.values()], test.queries, test.keys, ("Query (its output)", "Key (is changed)")
-    return _state_map(facts, *form, cell_text=test.in_words, selected=selected, **style)
+    states, titles = test.states.numpy(), ("Query (its output)", "Key (is changed)")
+    options = {"cell_text": test.in_words, "selected": selected}
+    return _state_map(facts, states, [*LEAKS.values()], test.queries, test.keys, titles, **options, **style)

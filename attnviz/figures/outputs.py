@@ -42,8 +42,10 @@ def next_word(
 ) -> BarChart:
     """Draw bars of the `count` most probable words after a position, or in place of a blank.
 
-    Given a run `before` a change, the words of both runs have bars, and hollow bars show the probability before the
-    change. If the tokens of that run up to this position are different, a note replaces the hollow bars.
+    With the run `before` a change, hollow bars show its probabilities, or a note says that its text is different.
+
+    Raises:
+        InputError: if the model predicts no words there.
     """
     options = {"before": before, "sentence": sentence, "count": count}
     ranked = analysis.next_words(record, position, **options)
@@ -96,16 +98,20 @@ def labels(record: Record, *, before: Record | None = None, sentence: int = 0, *
     """Draw bars of the probability of each class of a sentence, with hollow bars for the probability before a change.
 
     For a regression, each output is a number without a bar.
+
+    Raises:
+        InputError: if the model does not classify texts.
     """
-    options, is_number = {"before": before, "sentence": sentence}, analysis.is_number(record)
-    ranked, (name, numbers) = analysis.labels(record, **options), ("labels", "probabilities")
+    options = {"before": before, "sentence": sentence}
+    ranked = analysis.labels(record, **options)
     count = len(ranked)
-    if is_number:
+    if analysis.is_number(record):
         name, numbers = "number", "numbers"
         both = [[label.probability] if before is None else [label.before, label.probability] for label in ranked]
         texts = [" → ".join(sentences.label_value(record, number) for number in pair) for pair in both]
         bars = Bars(names=[short(label.word) for label in ranked], columns=[Column(texts)])
     else:
+        name, numbers = "labels", "probabilities"
         left_out = f"the {MOST_LABELS} most probable of {count:,} labels" if count > MOST_LABELS else ""
         notes = left_out, ONE_LABEL if count == 1 else "", SEVERAL if record.label_kind == "several" else ""
         bars = _ranked_bars(ranked[:MOST_LABELS], *notes, name_of=label_text)
@@ -140,16 +146,17 @@ def _ranked_bars(
         others: whether, after a change, a last bar shows the probability of all other words.
         name_of: function that shortens a word.
     """
-    texts, quiet, longest, note = [], [], 1.0, "" if ranked else NO_NUMBERS
-    if is_changed := any(word.before is not None for word in ranked):
+    note = "" if ranked else NO_NUMBERS
+    texts, before, quiet, longest = [], [], [], 1.0
+    if any(word.before is not None for word in ranked):
         ranked = sorted(ranked, key=lambda word: np.nan_to_num([word.probability, word.before]).max(), reverse=True)
         ranked = [word for word in ranked if not (word.probability < LEAST and word.before < LEAST)] or ranked
         rest = 1 - sum(word.probability for word in ranked), 1 - sum(word.before for word in ranked)
         if others and max(rest) >= LEAST:
             quiet, ranked = [len(ranked)], [*ranked, NextWord(OTHERS, *rest)]
-        note, longest = HOLLOW, None
+        note, longest, before = HOLLOW, None, [word.before for word in ranked]
         texts = [f"{percent(word.before)} → {percent(word.probability)}" for word in ranked]
-    names, before = [name_of(word.word) for word in ranked], [word.before for word in ranked] if is_changed else []
+    names = [name_of(word.word) for word in ranked]
     column = Column(texts, [word.probability for word in ranked], before, longest=longest)
     length = SHORT if max(map(len, names), default=0) > LONG else LENGTH
     return Bars(lines=[note, *notes], names=names, columns=[column], quiet=quiet, length=length)
@@ -157,7 +164,11 @@ def _ranked_bars(
 
 @figure
 def change(before: Record, after: Record, *, sentence: int = 0, **style: Any) -> BarChart:
-    """Draw bars of the relative change of each token's output vector, ||after - before|| / ||before||."""
+    """Draw bars of the relative change of each token's output vector, ||after - before|| / ||before||.
+
+    Raises:
+        InputError: if the runs cannot be compared.
+    """
     moved, text = analysis.output_change(before, after, sentence).numpy(), after.read[sentence]
     order = np.argsort(-np.nan_to_num(moved, nan=np.inf, posinf=np.inf), kind="stable")
     indices = sorted(order[:MOST_BARS].tolist())  # NaN counts as the largest: it must not be missed
@@ -169,11 +180,9 @@ def change(before: Record, after: Record, *, sentence: int = 0, **style: Any) ->
         table=partial(tables.change_table, before, after, sentence=sentence),
         words=partial(sentences.change, moved, text.labels[: len(moved)]),
     )
+    note = f"the {len(indices)} of {len(moved)} tokens that moved most" if len(indices) < len(moved) else ""
     bars = Bars(
-        lines=[
-            MOVED,
-            f"the {len(indices)} of {len(moved)} tokens that moved most" if len(indices) < len(moved) else "",
-        ],
+        lines=[MOVED, note],
         names=[short(text.tokens[i].text) for i in indices],
         columns=[Column(values=moved[indices].tolist())],
         length=240,
@@ -188,19 +197,22 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
 
     A fill-in model has one row per blank. Given a run `before` a change, rows whose prediction changed come first, as
     "le → les"; a hollow bar shows the probability of the word that was predicted before.
+
+    Raises:
+        InputError: if the model predicts no words.
     """
     options = {"before": before, "sentence": sentence}
-    table, predicts = tables.step_by_step_table(record, **options), "writes" if record.targets else "expects"
-    what, reads = "Step by step", "reads"
+    table = tables.step_by_step_table(record, **options)
+    what, subject, reads, predicts = "Step by step", "step by step", "reads", "writes" if record.targets else "expects"
     if analysis.labels_tokens(record):
-        what, reads, predicts = "Labels of the tokens", "token", "label"
+        what, subject, reads, predicts = "Labels of the tokens", "labels", "token", "label"
     elif analysis.fills_in(record):
-        what, reads = "Blanks, filled in", "in place of"
+        what, subject, reads = "Blanks, filled in", "blanks", "in place of"
     texts = table.select_dtypes(exclude="number").fillna("")
     facts = FigureFacts(
         what=what,
         origin="file",
-        subject=(what.partition(" of ")[0].partition(",")[0].lower(),),
+        subject=(subject,),
         table=table,
         words=partial(sentences.step_by_step, record, **options),
         arrays=number_arrays(table) | {name: text_array([*texts[name]]) for name in texts},
@@ -209,7 +221,7 @@ def step_by_step(record: Record, *, before: Record | None = None, sentence: int 
     longest = LONGEST_OF_TWO if rows["differs"].any() else LONGEST
     old = rows["word" if before is None else "word_before"]
     predicted = [f"▸ {_format_change(*pair, longest)}" for pair in zip(old, rows["word"], strict=True)]
-    # hollow bars are drawn if a probability changed in percent, as written
+    # hollow bars are left out if each probability has the same text as before, such as 12 %
     has_hollow = bool(rows.filter(like="probability").map(percent).nunique(axis=1).gt(1).any())
     hollow = rows["probability_before"].tolist() if has_hollow else ()
     cut = analysis.cut(record, sentence=sentence)
@@ -235,8 +247,9 @@ def _drawn_rows(table: pd.DataFrame, *, is_compared: bool) -> pd.DataFrame:
     if not is_compared:
         return table.head(MOST_BARS)
     now, old = table["word"].fillna(NOTHING), table["word_before"].fillna(NOTHING)
-    moved = (table["probability"] - table["probability_before"]).abs().fillna(0).where(now == old, 1.0)
-    rows = moved.sort_values(ascending=False, kind="stable").index[:MOST_BARS]
+    change = (table["probability"] - table["probability_before"]).abs().fillna(0)
+    change = change.where(now == old, 1.0)  # another word counts more than any change of a probability
+    rows = change.sort_values(ascending=False, kind="stable").index[:MOST_BARS]
     table = table.assign(differs=now != old, word=now, word_before=old).loc[rows]
     return table.sort_values(["differs", "position"], ascending=[False, True])
 
@@ -246,8 +259,8 @@ def _row_notes(table: pd.DataFrame, num_drawn: int) -> list[str]:
     count, is_compared = len(table), "word_before" in table
     notes = [] if count else [NO_BLANK]
     if num_drawn < count:
-        part = "the {} of {} rows that changed most" if is_compared else "the first {} of {} rows"
-        notes.append(part.format(num_drawn, count))
+        drawn = "the {} of {} rows that changed most" if is_compared else "the first {} of {} rows"
+        notes.append(drawn.format(num_drawn, count))
     if is_compared and count:
         num_changed = int(table["word"].fillna(NOTHING).ne(table["word_before"].fillna(NOTHING)).sum())
         changed = f"another word than before: {num_changed} of {count} rows, listed first"
@@ -259,8 +272,9 @@ def _format_change(old: str, now: str, longest: int) -> str:
     """Format a prediction, as "le → les" if it changed; shorten long words around their first difference."""
     if old == now:
         return visible_text(now, longest)
-    cut = [visible_text(text, longest) for text in (old, now)]
-    if cut[0] == cut[1]:
-        first = next((i for i, (a, b) in enumerate(zip(old, now, strict=False)) if a != b), min(len(old), len(now)))
-        cut = [f"…{visible_text(text[max(0, first - 2) :], longest - 1)}" for text in (old, now)]
-    return " → ".join(cut)
+    shortened = [visible_text(text, longest) for text in (old, now)]
+    if shortened[0] == shortened[1]:
+        differing = (i for i, (a, b) in enumerate(zip(old, now, strict=False)) if a != b)
+        first = next(differing, min(len(old), len(now)))  # index of the first character that differs
+        shortened = [f"…{visible_text(text[max(0, first - 2) :], longest - 1)}" for text in (old, now)]
+    return " → ".join(shortened)

@@ -20,7 +20,7 @@ from attnviz.core.places import Box, Picture
 from attnviz.core.record import Record
 from attnviz.core.tokens import Sentence
 from attnviz.figures.base import Views
-from attnviz.figures.text_strip import LOOKS, PLACES, TOOLTIP, TokenWeights, balanced, word_layers
+from attnviz.figures.text_strip import LOOKS, PLACES, TOOLTIP, TokenWeights, balance_lines, word_layers
 
 SIDE, BETWEEN, LEAST, THIN = 300, 6, 24.0, 8
 """Pixels: longer side of all pictures of a text, gap between them, smallest shorter side of a picture, and width below
@@ -130,22 +130,22 @@ class PatchImage(TokenWeights):
         return in_title(self.ends[0].labels[self.index])
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """Add boxes, (tokens, 5), to the arrays: number of the picture, left, top, right, bottom; NaN without a box."""
+        """Add boxes, (tokens, 5), to the arrays: index of the picture, left, top, right, bottom; NaN without a box."""
         boxes = [token.box for token in self.ends[1].tokens]
         numbers = [[box.picture, box.left, box.top, box.right, box.bottom] if box else [np.nan] * 5 for box in boxes]
         return super()._arrays() | {"boxes": np.array(numbers, np.float32)}
 
     @property
     def lines(self) -> list[str]:
-        """Lines under the title."""
+        """Lines under the title; the line on the color scale is about patches, not words."""
         less = [WITHOUT_SINKS] if self.less else []
         return [*less, *(line.replace("between words", "of a patch") for line in super().lines)]
 
     @cached_property
     def _layout(self) -> list[tuple[list[Frame], list[dict], list[dict]]]:
-        """Frames, rows of patches and rows of words (other tokens): of the shaded tokens, and of the chosen token.
+        """Frames, table rows of patches, and table rows of words (all other tokens), for each of two texts.
 
-        The second entry is left out if both are of the same text and the picture has no pixels to show.
+        The first has the shaded tokens; the second has the chosen token, if it is another text or has pixels.
         """
         has_pixels, layout = bool(self._patch_sentence.pictures), []
         for end in (1,) if self.one_text and not has_pixels else (1, 0):
@@ -158,23 +158,24 @@ class PatchImage(TokenWeights):
             patches, words = [], []
             for i, (token, look) in enumerate(zip(tokens.tokens, looks, strict=True)):
                 row = look | {"cover": float(is_shaded or not has_pixels), "end": end}
-                is_tinted = is_shaded and has_pixels and self.colored[i]
+                is_tinted = is_shaded and has_pixels and self.has_color[i]
                 if is_tinted:
                     row.update({"fill": TINT, "ink": self.colors.text, "cover": STRONGEST * float(shade[i])})
-                if (box := token.box) is None:
+                if token.box is None:
                     if is_tinted:  # the words have no fill opacity
-                        row["fill"] = pixels.mixed(TINT, self.colors.background, row["cover"])
+                        row["fill"] = pixels.mix_colors(TINT, self.colors.background, row["cover"])
                     text = "" if are_dots else visible_text(tokens.labels[i], 16)
                     words.append(row | {"text": text, "number": ""})
-                    continue
-                number = frame_of[box]
-                row.update({"x": box.left, "x2": box.right, "y": box.top, "y2": box.bottom, "frame": number})
-                if row["stroke_width"] <= 1:  # not emphasized
-                    row["stroke_width"] = 0.0 if (box.right - box.left) * frames[number].width < THIN else 0.4
-                patches.append(row)
+                else:
+                    box, number = token.box, frame_of[token.box]
+                    row.update({"x": box.left, "x2": box.right, "y": box.top, "y2": box.bottom, "frame": number})
+                    if row["stroke_width"] <= 1:  # not emphasized
+                        row["stroke_width"] = 0.0 if (box.right - box.left) * frames[number].width < THIN else 0.4
+                    patches.append(row)
             size, gap = (DOT, 1.0) if are_dots else (CHIP, 4.0)
             widths = [text_width(word["text"]) + 12 if word["text"] else DOT for word in words]
-            for word, (x, line), width in zip(words, balanced(widths, [gap] * len(words), SIDE), widths, strict=True):
+            places = balance_lines(widths, [gap] * len(words), SIDE)
+            for word, (x, line), width in zip(words, places, widths, strict=True):
                 top = line * (size + gap)
                 word.update({"x": x, "x2": x + width, "y": top, "y2": top + size})
             layout.append((frames, patches, words))
@@ -182,11 +183,11 @@ class PatchImage(TokenWeights):
 
     def draw(self) -> Views:
         """Draw the picture of the shaded tokens and that of the chosen token's text, each over its words."""
-        ramp, parts, names, layout = replace(self.scale.ramp(), top=0.0), [], [], self._layout
+        layout, views_by_end, names = self._layout, [], []
         colors = (self.colors.background, TINT) if self._patch_sentence.pictures else self.colors.ramp
         tables: dict[str, list[dict]] = {"pictures": [], "unread": []}
-        for end, (frames, _, words) in zip((1, 0), layout, strict=False):
-            legend = [ramp_spec(ramp, colors, {"orient": "bottom", "offset": 10})] if end else []
+        for end, (frames, _, words) in zip((1, 0), layout, strict=False):  # 1: shaded tokens; 0: the other text, if any
+            legend = [ramp_spec(self.scale.ramp(), colors, {"orient": "bottom", "offset": 10})] if end else []
             views = [_picture(frame, end, i, self.colors) for i, frame in enumerate(frames)]
             names += [f"cells_{end}_{i}" for i in range(len(frames))]
             if legend and not words:
@@ -198,22 +199,22 @@ class PatchImage(TokenWeights):
                 layers = [*legend, *word_layers("words", TEXT_SIZE, self.colors, names[-1], f"datum.end === {end}")]
                 depth = max(word["y2"] for word in words)
                 rows.append({"layer": layers, "width": SIDE, "height": depth, "resolve": marks.APART})
-            parts.append(marks.below(*rows))
+            views_by_end.append(marks.below(*rows))
             for number, frame in enumerate(frames):
                 place = {"end": end, "frame": number}
                 if frame.picture:
                     tables["pictures"].append(place | {"uri": data_uri(frame.picture)})
                     tables["unread"] += [place | strip for strip in unread_of(frame)]
-        chart = marks.below(marks.beside(*parts) if self.width is None else marks.below(*parts), spacing=16)
+        arrange = marks.beside if self.width is None else marks.below
+        chart = marks.below(arrange(*views_by_end), spacing=16)
         params = [marks.click("cell", names, "query", "key", "rev")]
         width = 2 * SIDE if len(layout) > 1 and self.width is None else SIDE
+        patches, words = ([row for side in layout for row in side[i]] for i in (1, 2))
         data = {
             "meta": heading(self.heading_text, self.lines, width, self) | {"top": [self.scale.top]},
             "pictures": marks.columns(("end", "frame", "uri"), tables["pictures"]),
-            "cells": marks.columns(
-                ("end", "frame", *PLACES[:4], "cover", *LOOKS), [row for side in layout for row in side[1]]
-            ),
-            "words": marks.columns(("end", *PLACES, *LOOKS), [row for side in layout for row in side[2]]),
+            "cells": marks.columns(("end", "frame", *PLACES[:4], "cover", *LOOKS), patches),
+            "words": marks.columns(("end", *PLACES, *LOOKS), words),
             "unread": marks.columns(("end", "frame", *PLACES[:4]), tables["unread"]),
         }
         return Views(marks.whole(chart | {"title": title_spec(), "params": params}, self.colors), data)
@@ -242,19 +243,20 @@ def frames_of(sentence: Sentence) -> list[Frame]:
     for number, (index, boxes) in enumerate(layers):
         picture = sentence.pictures[index] if sentence.pictures else None
         high, wide = len({box.top for box in boxes}), len({box.left for box in boxes})  # in patches
+        small_picture = None
         if picture:
-            high, wide = picture.size
+            (high, wide), small_picture = picture.size, picture.small
         factor = side / max(high, wide)
         width, height = max(LEAST, wide * factor), max(LEAST, high * factor)
         if number % count == 0:  # begin a row
             left, top = 0.0, bottom + BETWEEN if number else 0.0
-        frames.append(Frame(left, top, width, height, picture and picture.small, tuple(boxes)))
+        frames.append(Frame(left, top, width, height, small_picture, tuple(boxes)))
         left, bottom = left + width + BETWEEN, max(bottom, top + height)
     return frames
 
 
 def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
-    """Group boxes into layers without overlap; return each layer with the number of its picture.
+    """Group boxes into layers without overlap; return the index of the picture and the boxes of each layer.
 
     A model that reads a picture as a whole and in tiles has two layers for it.
     """
@@ -264,8 +266,8 @@ def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
         edges = np.array([(box.left, box.top, box.right, box.bottom) for box in own_boxes]).reshape(-1, 4)
         starts, stops = edges[:, :2], edges[:, 2:]
         areas = (stops - starts).prod(1)
-        layer_of = np.zeros(len(own_boxes), int)
-        for i in range(1, len(own_boxes) if areas.sum() > 1 + OVERLAP else 0):
+        layer_of, may_overlap = np.zeros(len(own_boxes), int), areas.sum() > 1 + OVERLAP
+        for i in range(1, len(own_boxes)) if may_overlap else ():
             shared_sides = np.minimum(stops[:i], stops[i]) - np.maximum(starts[:i], starts[i])
             overlaps = shared_sides.clip(0).prod(1) > OVERLAP * np.minimum(areas[:i], areas[i])
             layer_of[i] = min({*range(i + 1)} - {*layer_of[:i][overlaps].tolist()})  # the first layer without overlap
@@ -277,7 +279,8 @@ def _layers(boxes: list[Box]) -> list[tuple[int, list[Box]]]:
 def _picture(frame: Frame, end: int, number: int, colors: Theme) -> Spec:
     """Build the view of a frame: patches, with `end` and `number` in their rows, over their picture, if any."""
     where, axis = f"datum.end === {end} && datum.frame === {number}", None
-    if seconds := frame.picture.seconds if frame.picture else 0.0:
+    seconds = frame.picture.seconds if frame.picture else 0.0
+    if seconds:  # a picture of sound has a time axis
         step = next(step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 600, 3600) if seconds / step <= 5)
         ticks = [i * step / seconds for i in range(int(seconds / step + 1e-9) + 1)]
         label = f"format(datum.value * {seconds}, '~g') + ' s'"

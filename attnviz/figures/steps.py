@@ -88,9 +88,10 @@ class HeadSteps(Figure):
         return {matrix.key: matrix.values.numpy() for matrix in self.matrices}
 
 
-def main(stage: Stage) -> Matrix | None:
+def main_table(stage: Stage) -> Matrix | None:
     """Return the table that represents a stage; None if its numbers are unknown."""
-    return next((matrix for matrix in stage.matrices if matrix.key in MAIN), next(iter(stage.matrices), None))
+    main_tables = [matrix for matrix in stage.matrices if matrix.key in MAIN]
+    return next(iter(main_tables or stage.matrices), None)
 
 
 def _first_columns(matrix: Matrix, most: int) -> Matrix:
@@ -139,9 +140,8 @@ def side_of(
     """Make the rows or columns of a table, by default without texts; for the arguments see `GridSide`."""
     starts, blanks = np.array(positions, int), [""] * len(positions)
     tokens = Groups(as_tokens(blanks), starts, starts + 1)
-    return GridSide(
-        tokens, title, axis, blanks if labels is None else labels, blanks if names is None else names, every
-    )
+    labels, names = (blanks if texts is None else texts for texts in (labels, names))
+    return GridSide(tokens, title, axis, labels, names, every)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,18 +162,17 @@ class StepsOverview(HeadSteps):
 
     @cached_property
     def matrices(self) -> tuple[Matrix, ...]:
-        return tuple(filter(None, map(main, self.stages)))
+        return tuple(filter(None, map(main_table, self.stages)))
 
     def _in_words(self) -> str:
-        return " ".join(
-            f"{i}. {stage.title}: {stage.missing or stage.changed}" for i, stage in enumerate(self.stages, 1)
-        )
+        texts = (f"{i}. {stage.title}: {stage.missing or stage.changed}" for i, stage in enumerate(self.stages, 1))
+        return " ".join(texts)
 
     def draw(self) -> Views:
         """Draw a thumbnail for each stage, with its name, its shape and its selected number on the right."""
         colors, rows, labels, y = self.colors, [], [], 0.0
         for i, stage in enumerate(self.stages):
-            matrix, is_current = main(stage), stage.key == self.current and self.on_screen
+            matrix, is_current = main_table(stage), stage.key == self.current and self.on_screen
             row = {"x": 0.0, "x2": 0.0, "y": y, "position": i, "rev": self.rev, "label": "", "focused": False}
             if matrix is None:
                 text = f"{i + 1}  {stage.title}: {'not shown' if stage.is_used else 'not used'}"
@@ -236,11 +235,11 @@ class StageTables(HeadSteps):
         """Draw the tables one below the other; a table with a single column goes to the right of the one before it."""
         rows: list[list[Grid]] = []
         for matrix, grid in zip(self.matrices, self.grids, strict=True):
-            if rows and _is_column(matrix):
+            if rows and matrix.axes[1] == "1":  # a single column
                 rows[-1].append(grid)
             else:
                 rows.append([grid])
-        lines = [self.heading_text.partition(" · ")[2], *subtitles(self.record, self)]
+        lines = [self.heading_text.removeprefix(f"{self.stage.title} · "), *subtitles(self.record, self)]
         width = max((grid.size.width for grid in self.grids), default=0) + 60
         data = {name: table for grid in self.grids for name, table in grid.data.items()}
         meta = heading(self.stage.title, lines, width, self.style)
@@ -251,9 +250,9 @@ class StageTables(HeadSteps):
         """Grids of the tables; the last grid that begins a row has the legends for all grids."""
         grids = [self._grid(i, matrix) for i, matrix in enumerate(self.matrices)]
         if grids:
-            last = [i for i, matrix in enumerate(self.matrices) if not (i and _is_column(matrix))][-1]
+            row_begins = [i for i, matrix in enumerate(self.matrices) if i == 0 or matrix.axes[1] != "1"]
             kinds = [KINDS[i] for i in sorted({i for grid in grids for i in grid.squares.occurring})]
-            grids[last] = replace(grids[last], ramp=self._ramp, signs=kinds)
+            grids[row_begins[-1]] = replace(grids[row_begins[-1]], ramp=self._ramp, signs=kinds)
         return tuple(grids)
 
     @property
@@ -272,7 +271,7 @@ class StageTables(HeadSteps):
         positions = matrix.rows, matrix.columns
         wide, high = number_cell(axes, *map(len, positions), ALONE if self.stage.key == "neurons" else BESIDE)
         row_labels, row_names = self._texts(axes[0], matrix.rows, "row")
-        if i and _is_column(matrix):  # the previous table has row labels
+        if i and axes[1] == "1":  # the table on the left has row labels
             row_labels = ()
         column_labels, column_names = self._texts(axes[1], matrix.columns, "number")
         column_step = 1 if axes[1] in TOKENS and wide >= THINNEST else label_step(wide, 22)
@@ -321,11 +320,6 @@ class StageTables(HeadSteps):
         texts = [self.tokens[axis][i].text for i in positions]
         names = [f"{visible_text(text)} ({i})" for i, text in zip(positions, texts, strict=True)]
         return [short(text, LONGEST) for text in texts], names
-
-
-def _is_column(matrix: Matrix) -> bool:
-    """Return whether a table has a single column, so that it is drawn right of the previous table."""
-    return matrix.axes[1] == "1"
 
 
 def _sizes(axes: tuple[str, ...], sizes: tuple[int, ...]) -> str:

@@ -14,13 +14,13 @@ from attnviz.analysis.views import AttentionView, Groups
 from attnviz.charts import axes, marks, pixels, signs
 from attnviz.charts.axes import KEY, QUERY
 from attnviz.charts.marks import PHONE, LegendEntry, Ramp, Spec, heading, ramp_spec, scale_of, text_width, title_spec
-from attnviz.charts.signs import MAY_ATTEND, NOT_A_NUMBER, POLICIES, CellState, Domain, colored, domain_of
+from attnviz.charts.signs import MAY_ATTEND, NOT_A_NUMBER, POLICIES, CellState, Domain, domain_of, has_color
 from attnviz.charts.theme import CHARACTER, LINE, MONO, TEXT_SIZE, Theme, gray_ramp
 from attnviz.core.amounts import written
 from attnviz.core.display import as_sentence, visible_text
 from attnviz.core.errors import InputError
 from attnviz.figures.base import FigureFacts, SiteFigure, Views, subtitles, text_array
-from attnviz.figures.head import called, heads_in_name
+from attnviz.figures.head import heads_in_name, map_name
 from attnviz.figures.lines import window_notes
 
 MOST_TOKENS, FEW, LONGEST = 400, 40, 24
@@ -63,13 +63,13 @@ class TokenWeights(SiteFigure):
     def position(self) -> int:
         """Position of the chosen token; of merged tokens, that of the first."""
         if self.side not in SIDES:
-            raise InputError(f"There is no side {self.side!r}; there are {', '.join(SIDES)}.")
+            raise InputError(f"There is no side {self.side!r}. Available sides: {', '.join(SIDES)}.")
         view, axis = self.attention_view, SIDES.index(self.side)  # 0: queries, 1: keys
         tokens = (view.queries, view.keys)[axis]
         chosen = view.strongest_cell(self.head)[axis] if self.chosen is None else self.chosen
         index, count = tokens.index_of(chosen), len(tokens)
         if index is None:
-            raise InputError(f"There is no token {chosen} to show attention {self.side}; there are {count}, from 0.")
+            raise InputError(f"There is no token {chosen} to show attention {self.side}; indices: 0 to {count - 1}.")
         return int(tokens.starts[index])
 
     @cached_property
@@ -104,9 +104,9 @@ class TokenWeights(SiteFigure):
         return self.cells.weights[0]
 
     @cached_property
-    def colored(self) -> np.ndarray:
+    def has_color(self) -> np.ndarray:
         """Whether each shaded token has a weight to show, boolean (shaded tokens,)."""
-        return colored(self.cells)[0]
+        return has_color(self.cells)[0]
 
     @cached_property
     def scale(self) -> Domain:
@@ -127,10 +127,6 @@ class TokenWeights(SiteFigure):
         return self.site.kind != "cross" and is_equal
 
     @property
-    def is_off(self) -> bool:
-        return self.head in self.window.step.heads_off
-
-    @property
     def token(self) -> str:
         return named(self.ends[0], self.index)
 
@@ -143,14 +139,14 @@ class TokenWeights(SiteFigure):
     def lines(self) -> list[str]:
         """Lines under the title: origin of the weights, edits, end of the color scale, tokens that are drawn."""
         notes, view = self.notes, self.window
-        names_positions = len(notes) > len(view.notes)
+        has_position_note = len(notes) > len(view.notes)
         ending = "" if self.ramp.signed else self.scale.ending
-        return [*subtitles(self.record, self), ending, *view.rule, *notes, "" if names_positions else view.window]
+        return [*subtitles(self.record, self), ending, *view.rule, *notes, "" if has_position_note else view.window]
 
     @property
     def facts(self) -> FigureFacts:
         return FigureFacts(
-            what=f"Attention {self.side} {self.token} · {called(self.attention_view, self.head)}",
+            what=f"Attention {self.side} {self.token} · {map_name(self.attention_view, self.head)}",
             subject=(self.site, f"{heads_in_name(self.head)}-{self.kind}{self.side}-{self.position}"),
             table=self._table,
             words=self._in_words,
@@ -169,7 +165,7 @@ class TokenWeights(SiteFigure):
         else:
             verb, none = "is taken most by" if is_linear else "is looked at most by", "gets no attention"
             token_and_word = token
-        ending = OFF if self.is_off else "."
+        ending = OFF if self.head in self.window.step.heads_off else "."
         sentence = f"{token_and_word} {verb} {listed}{ending}" if listed else f"{token} {none}."
         notes = [as_sentence(note) for note in (*self.window.rule, *self.notes)]
         if changed := self.record.edits.in_words():
@@ -200,31 +196,31 @@ class TokenWeights(SiteFigure):
     def looks(self, part: Groups, colors: Theme, *, is_shaded: bool) -> list[dict]:
         """Build the rows of the token table for one side, the shaded tokens or those among which one is chosen."""
         chosen, are_keys = axes.names(self.ends[0])[self.index], is_shaded == (self.side == "from")
-        # a click chooses another token: of one text, a token takes the part of the chosen one
-        selects_query = self.side == "from" if self.one_text and is_shaded else not are_keys
+        selects_query = not are_keys
+        if self.one_text and is_shaded:  # a click on a shaded token makes it the chosen token
+            selects_query = self.side == "from"
         shades, rows = self.ramp.shade(self.weights), []
         for i, (position, name) in enumerate(zip(part.starts.tolist(), axes.names(part), strict=True)):
             fill, other_name, weight, state = colors.background, "", "", ""
             if is_shaded:
                 weight, state, other_name = written(float(self.weights[i]), ".4f"), self.state(i), chosen
-                fill = pixels.color_at(float(shades[i]), colors) if self.colored[i] else colors.blocked
+                fill = pixels.color_at(float(shades[i]), colors) if self.has_color[i] else colors.blocked
             query_name, key_name = (other_name, name) if are_keys else (name, other_name)
             ink, is_nan = pixels.readable(fill, colors), "NaN" in state
-            rows.append(
-                {
-                    "fill": fill,
-                    "ink": colors.quiet if part.tokens[i].special and ink == colors.text else ink,
-                    "stroke": colors.warning if is_nan else colors.line,
-                    "stroke_width": 2.0 if is_nan else 1.0,
-                    "query": position if selects_query else -1,
-                    "key": -1 if selects_query else position,
-                    "rev": self.rev,
-                    "query_name": query_name,
-                    "key_name": key_name,
-                    "weight_text": weight,
-                    "says": state,
-                }
-            )
+            row = {
+                "fill": fill,
+                "ink": colors.quiet if part.tokens[i].special and ink == colors.text else ink,
+                "stroke": colors.warning if is_nan else colors.line,
+                "stroke_width": 2.0 if is_nan else 1.0,
+                "query": position if selects_query else -1,
+                "key": -1 if selects_query else position,
+                "rev": self.rev,
+                "query_name": query_name,
+                "key_name": key_name,
+                "weight_text": weight,
+                "says": state,
+            }
+            rows.append(row)
         if self.one_text or not is_shaded:
             rows[self.index] |= {"stroke": colors.accent, "stroke_width": 2.5}
         return rows
@@ -232,7 +228,7 @@ class TokenWeights(SiteFigure):
 
 @dataclass(frozen=True, eq=False)
 class TextStrip(TokenWeights):
-    """Sentence shaded by attention from or to one token; both texts of cross-attention; `selected` has an outline."""
+    """Sentence shaded by attention from or to one token, or both texts of cross-attention; `selected` is outlined."""
 
     def draw(self) -> Views:
         """Draw the tokens line by line, with captions, the color scale and a legend."""
@@ -242,7 +238,7 @@ class TextStrip(TokenWeights):
         where = {"orient": "bottom", "offset": 10}
         caption = {"x": marks.pixels_at(0), "y": marks.pixels_of("y"), "text": marks.field("text")}
         layers = [
-            ramp_spec(replace(self.ramp, top=0.0), self._colors.ramp, where),
+            ramp_spec(self.ramp, self._colors.ramp, where),
             marks.signs_spec(where),
             *word_layers("tokens", SIZE * self._larger, self._colors, "tokens"),
             marks.layer("captions", "text", caption, color=self.colors.quiet, align="left", baseline="middle"),
@@ -262,7 +258,8 @@ class TextStrip(TokenWeights):
         """Colors of the theme, with a gray ramp for a head that is switched off."""
         if self.ramp.signed:
             return replace(self.colors, ramp=self.colors.diverging)
-        return replace(self.colors, ramp=gray_ramp(self.colors)) if self.is_off else self.colors
+        is_off = self.head in self.window.step.heads_off
+        return replace(self.colors, ramp=gray_ramp(self.colors)) if is_off else self.colors
 
     @property
     def _larger(self) -> float:
@@ -281,7 +278,8 @@ class TextStrip(TokenWeights):
             selected = side.index_of(self.selected[self.side == "from"]) if self.selected and is_shaded else None
             if selected is not None and not (self.one_text and selected == self.index):
                 rows[selected] |= {"stroke": self.colors.accent, "stroke_width": 1.5}
-            name, stack = (KEY, "encoder") if is_shaded == (self.side == "from") else (QUERY, "decoder")
+            are_keys = is_shaded == (self.side == "from")
+            name, stack = (KEY, "encoder") if are_keys else (QUERY, "decoder")
             name = f"{name} · {stack}" if self.site.kind == "cross" else name
             line_height = high + BETWEEN + (LINE if has_numbers else 0)
             title = [(name, 0, 0)] if len(sides) > 1 else []  # a caption without tokens
@@ -292,31 +290,34 @@ class TextStrip(TokenWeights):
                 texts = [visible_text(token.text, LONGEST) for token in side.tokens[start:stop]]
                 widths = [max(text_width(text, character) + 10, 36.0 if has_numbers else 14.0) for text in texts]
                 gaps = [1.0 if token.joined else BLANK for token in side.tokens[start:stop]]
-                places = balanced(widths, gaps, line_width)
-                for i, (x, line), width, text in zip(range(start, stop), places, widths, texts, strict=True):
-                    left = line_width - x - width if axes.from_right(side.labels) else x
+                places = balance_lines(widths, gaps, line_width)
+                for i, (offset, line), width, text in zip(range(start, stop), places, widths, texts, strict=True):
+                    left = line_width - offset - width if axes.from_right(side.labels) else offset
                     top, number = y + line * line_height, ""
                     if has_numbers:
-                        number = f"{self.weights[i]:.2f}" if self.colored[i] else "–"
+                        number = f"{self.weights[i]:.2f}" if self.has_color[i] else "–"
                     if has_numbers and np.isnan(self.weights[i]):
                         number = "NaN"
                     box = {"x": left, "x2": left + width, "y": top, "y2": top + high, "text": text}
                     tokens.append(box | {"number": number} | rows[i])
-                y += (places[-1][1] + 1) * line_height if places else 0
-            y += 0 if is_shaded else BETWEEN
+                num_lines = places[-1][1] + 1 if places else 0
+                y += num_lines * line_height
+            if not is_shaded:
+                y += BETWEEN
         return tokens, captions, y
 
     @property
     def _legend(self) -> list[LegendEntry]:
         """Legend lines for tokens without a weight."""
-        colors, tokens = self._colors, {self.state(i): i for i in np.flatnonzero(~self.colored).tolist()}
-        signs_of = {text: "frame" if np.isnan(self.weights[i]) else "dash" for text, i in tokens.items()}
-        states = [CellState(text, "blocked", sign) for text, sign in signs_of.items()]
+        colors, token_by_state = self._colors, {self.state(i): i for i in np.flatnonzero(~self.has_color).tolist()}
+        states = []
+        for text, i in token_by_state.items():
+            states.append(CellState(text, "blocked", "frame" if np.isnan(self.weights[i]) else "dash"))
         entries, left_out = signs.legend(states[: signs.MOST_RULES], colors), len(states) - signs.MOST_RULES
         return entries + signs.more_rules(left_out, colors)
 
 
-def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:
+def balance_lines(widths: Sequence[float], gaps: Sequence[float], most: float) -> list[tuple[float, int]]:
     """Break tokens into as few lines as possible, of similar length; return the left end and the line of each token.
 
     Args:
@@ -325,22 +326,22 @@ def balanced(widths: Sequence[float], gaps: Sequence[float], most: float) -> lis
         most: pixels of a line; a wider token has a line of its own.
     """
 
-    def break_lines(most: float) -> list[tuple[float, int]]:
-        """Break the tokens into lines of at most `most` pixels."""
+    def break_lines(line_width: float) -> list[tuple[float, int]]:
+        """Break the tokens into lines of at most `line_width` pixels."""
         places, end, line = [], 0.0, 0
         for i, (width, gap) in enumerate(zip(widths, gaps, strict=True)):
             x = end + gap if i else end
-            if i and x + width > most:
+            if i and x + width > line_width:
                 x, line = 0.0, line + 1
             places.append((x, line))
             end = x + width
         return places
 
-    best = narrower = break_lines(most)
-    while narrower and narrower[-1][1] == best[-1][1] and most > 0:  # as many lines: try shorter ones
-        best, most = narrower, most - 4
+    places = narrower = break_lines(most)
+    while narrower and narrower[-1][1] == places[-1][1] and most > 0:  # while the number of lines is the same
+        places, most = narrower, most - 4
         narrower = break_lines(most)
-    return best
+    return places
 
 
 def word_layers(table: str, size: float, colors: Theme, name: str, where: str = "") -> list[Spec]:

@@ -24,10 +24,8 @@ from attnviz.tokenizers.vocabulary import UNK
 
 PROVENANCES = ("trained here", "constructed", "random", "pretrained", "from a folder", "your own")
 """Values of `Source.provenance`; sources are listed in this order."""
-
 HUGGING_FACE = ("pretrained", "from a folder")
 """Provenances of transformers models, which are loaded by name or from a folder."""
-
 TASKS = {
     "next": "predicts the next token",
     "fill": "fills in blanks",
@@ -38,10 +36,11 @@ TASKS = {
     "states": "gives hidden states",
     "objects": "finds objects in a picture",
 }
-
+"""Descriptions of what a model does, by `Facts.task`."""
 MOST_WRITTEN = 4096
 """Largest number of tokens that a model writes for one text."""
-
+ANSWER = "answer"
+"""Role of a token that a model wrote, outside of a chat."""
 CLASSES: dict[str, type["Source"]] = {}
 """Source classes by the names under which `attnviz.load` makes them."""
 
@@ -85,12 +84,8 @@ class Facts:
 
     @property
     def squares(self) -> int:
-        """Number of (n, n) maps that a run holds at the same time for each text of n tokens."""
+        """Number of (n, n) arrays, such as masks, that a run holds at the same time for each text of n tokens."""
         return 2
-
-
-ANSWER = "answer"
-"""Role of a token that a model wrote, outside of a chat."""
 
 
 class Source(ABC):
@@ -164,13 +159,13 @@ class Source(ABC):
 
     @classmethod
     def settings(cls) -> tuple[str, ...]:
-        """Names of the settings that can be chosen when the source is made.
+        """Names of the arguments with which the source is made, except `model`.
 
-        "sos" means in every source that sentences can begin with <sos>. A field made by `core.parameters.parameter`
-        also has a control in the app.
+        An argument named "sos" lets sentences begin with <sos>. An argument whose field was made by
+        `core.parameters.parameter` has a control in the app.
         """
-        made_of = fields(cls) if is_dataclass(cls) else ()
-        return tuple(field.name for field in made_of if field.init and field.name != "model")
+        arguments = fields(cls) if is_dataclass(cls) else ()
+        return tuple(field.name for field in arguments if field.init and field.name != "model")
 
     @property
     def id(self) -> str:
@@ -197,18 +192,16 @@ class Source(ABC):
         return self
 
     def analyze(self, request: Request) -> Record:
-        """Run the model on a request.
-
-        Raises:
-            InputError: if the model cannot read a part of the request, such as a picture or a target.
-        """
+        """Run the model on a request; raise InputError if it cannot read a picture or a target of the request."""
         targets = self.tokenize_targets([*request.targets]) if request.targets else ()
-        return replace(self.run(self.sentences(request), request.edits, targets), request=request)
+        record = self.run(self.sentences(request), request.edits, targets)
+        return replace(record, request=request)
 
     def sentences(self, request: Request) -> tuple[Sentence, ...]:
         """Tokenize the texts of a request with their pictures, followed by its answer if it has one."""
         self.check_pictures(request.pictures)
-        sentences = self.tokenize([*request.texts], *([request.pictures] if request.pictures else []))
+        pictures = {"pictures": request.pictures} if request.pictures else {}
+        sentences = self.tokenize([*request.texts], **pictures)
         return (self.continued(sentences[0], request.answer),) if request.answer else sentences
 
     @abstractmethod
@@ -232,9 +225,9 @@ class Source(ABC):
     def resolved(
         self, sentences: tuple[Sentence, ...], edits: Edits, targets: tuple[Sentence, ...] = ()
     ) -> tuple[Edits, tuple[Sentence, ...]]:
-        """Add to edits the numbers that they take from runs of other texts; also return the decoder input of all runs.
+        """Run the texts that edits take numbers from (`Edits.taken`), and add these numbers to the edits.
 
-        A decoder reads the same input in every run: `targets`, or the text that the model writes with all other edits.
+        Also returns the decoder input of all runs: `targets`, or the text that the model writes with all other edits.
 
         Raises:
             InputError: if edits cannot take numbers in this model, or the lengths of the texts do not fit.
@@ -262,11 +255,7 @@ class Source(ABC):
         return self.resolved(record.sentences, record.edits, record.targets)[0]
 
     def continuation(self, sentence: Sentence, edits: Edits = Edits(), room: int = MOST_WRITTEN) -> "Continuation":
-        """Start to continue a text token by token, if the source `generates`.
-
-        Args:
-            room: largest number of tokens to add.
-        """
+        """Start to continue a text token by token, by at most `room` tokens, if the source `generates`."""
         return Continuation(self, sentence, edits, room)
 
     def writing_rules(self, prompt: int, longest: int) -> Callable[[Tensor, Tensor], Tensor]:
@@ -320,11 +309,7 @@ class Source(ABC):
         ]
 
     def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """Tokenize target texts of a user, as decoder input for `run`.
-
-        Raises:
-            InputError: if the model does not write a second text, or takes targets only as tokens.
-        """
+        """Tokenize target texts of a user as decoder input for `run`; raise InputError if the source cannot do this."""
         self.check_targets(texts)
         raise InputError(f"'{self.name}' takes a target as tokens alone: give `run` its sentences.")
 
@@ -397,17 +382,13 @@ def lengths_of(sentences: Sequence[Sentence]) -> tuple[int, ...]:
 
 
 def pad_sentences(sentences: Sequence[Sentence], name: str, id: int) -> tuple[Sentence, ...]:
-    """Pad sentences at the end to one length.
-
-    Args:
-        name, id: text and id of the padding token.
-    """
-    longest, rows = max(lengths_of(sentences), default=0), []
+    """Pad sentences at the end to one length, with a padding token of this name and id."""
+    longest, padded = max(lengths_of(sentences), default=0), []
     for sentence in sentences:
         end = len(sentence.text)
         padding = (Token(name, id, end, end, special=True),) * (longest - sentence.length)
-        rows.append(replace(sentence, tokens=sentence.tokens + padding))
-    return tuple(rows)
+        padded.append(replace(sentence, tokens=sentence.tokens + padding))
+    return tuple(padded)
 
 
 @dataclass(frozen=True)
@@ -457,7 +438,6 @@ class Continuation:
 
     def append(self, id: int) -> None:
         """Append a token to the text, marked as written by the model."""
-        sentence = self.source.extended(self.sentence, id)
-        token = sentence.tokens[-1]
-        written = replace(token, role=token.role or ANSWER)
-        self.sentence = replace(sentence, tokens=(*sentence.tokens[:-1], written))
+        longer = self.source.extended(self.sentence, id)
+        *earlier, new = longer.tokens
+        self.sentence = replace(longer, tokens=(*earlier, replace(new, role=new.role or ANSWER)))

@@ -93,12 +93,16 @@ def from_json(data: dict[str, Any]) -> Card:
         words = {"role": role, "does": does, "evidence": known, "next": frozenset(more.get("next", "").split())}
         return Behavior(Site(more["kind"], more["layer"]), **numbers, **words, on=more.get("on"))
 
-    behaviors = [behavior(**finding) for finding in data["findings"]]
+    def lost_accuracy(behavior: Behavior) -> float:
+        """Largest loss of accuracy with one of the heads off, as a negative number; 0 if not measured."""
+        return min(behavior.off) - behavior.on if behavior.off else 0
+
+    behaviors = sorted((behavior(**finding) for finding in data["findings"]), key=lost_accuracy)
     return Card(
         **{name: data[name] for name in ("title", "does", "trained_on", "sizes")},
         **{name: tuple(data[name]) for name in ("cannot", "examples")},
         origin=data["made"],
         measured=tuple(Measure(**measure) for measure in data["measured"]),
-        behaviors=tuple(sorted(behaviors, key=lambda behavior: min(behavior.off) - behavior.on if behavior.off else 0)),
+        behaviors=tuple(behaviors),
         opens=(Site(data["opens"]["kind"], data["opens"]["layer"]), data["opens"]["head"]),
     )

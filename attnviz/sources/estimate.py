@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import product
 from pathlib import Path
 
 import psutil
@@ -18,7 +19,7 @@ from attnviz.core.record import Record, Step
 from attnviz.sources.base import Source
 
 USUAL = 5e9
-"""Operations per second of any machine of the last ten years; fewer operations need no measured speed."""
+"""Operations per second that every machine reaches; a run with fewer operations needs no measured speed."""
 A_WEIGHT, A_CALL = 2_000, 1e9
 """Cost of computing all metrics, in operations: for each attention weight, and for each call of any size."""
 NARROWEST = 64
@@ -32,7 +33,7 @@ class Estimate:
     """Estimated cost of a run, or of maps.
 
     Attributes:
-        tokens: number of tokens in all sentences, with padding; or the number of `unit` if no text is run.
+        tokens: number of tokens in all sentences, with padding, or the number of other things that `unit` names.
         seconds: approximate duration.
         bytes: peak memory.
         record_bytes: part of the memory that the record keeps.
@@ -112,9 +113,9 @@ def of_maps(step: Step, maps: int = 1, *, rows: range | None = None, columns: ra
 
 def of_all_maps(record: Record) -> Estimate:
     """Estimate the cost of processing the attention maps of all heads of a run."""
-    parts = [of_maps(step, step.num_heads) for step in record.steps]
-    seconds, peak, maps = (sum(getattr(part, name) for part in parts) for name in ("seconds", "bytes", "maps"))
-    return Estimate(max(part.tokens for part in parts), seconds, peak, 0, maps)
+    costs = [of_maps(step, step.num_heads) for step in record.steps]
+    seconds, peak = sum(cost.seconds for cost in costs), sum(cost.bytes for cost in costs)
+    return Estimate(max(cost.tokens for cost in costs), seconds, peak, 0, sum(cost.maps for cost in costs))
 
 
 def _operations(source: Source, length: int, edits: Edits, sentences: int) -> float:
@@ -127,8 +128,10 @@ def _operations(source: Source, length: int, edits: Edits, sentences: int) -> fl
     """
     cells = 0
     for site in source.sites:
-        causal, edited = (Subsequent() if site.kind == "decoder" and edits.own_mask else None), edits.mask_at(site.kind)
-        cells += _computed_pairs(causal & edited if causal and edited else causal or edited, length)
+        own_mask = Subsequent() if site.kind == "decoder" and edits.own_mask else None
+        edited = edits.mask_at(site.kind)
+        mask = own_mask & edited if own_mask and edited else own_mask or edited
+        cells += _computed_pairs(mask, length)
     parameters = 12 * source.d_model**2 * len(source.sites)
     if facts := source.facts:
         parameters = facts.parameters - (0 if facts.words else facts.vocabulary * source.d_model)
@@ -138,12 +141,12 @@ def _operations(source: Source, length: int, edits: Edits, sentences: int) -> fl
 
 @lru_cache(maxsize=64)
 def _computed_pairs(mask: Mask | None, length: int) -> int:
-    """Number of pairs of a query and a key that one head computes."""
+    """Number of pairs of a query and a key that one head computes: long maps leave out tiles that a mask blocks."""
     if mask is None or length <= attention.LONG:
         return length**2
-    parts = [range(start, min(start + attention.TILE, length)) for start in range(0, length, attention.TILE)]
-    pairs = ((rows, columns) for rows in parts for columns in parts)
-    return sum(len(rows) * len(columns) for rows, columns in pairs if mask.is_open(rows, columns) is not False)
+    ranges = [range(start, min(start + attention.TILE, length)) for start in range(0, length, attention.TILE)]
+    tiles = product(ranges, ranges)
+    return sum(len(rows) * len(columns) for rows, columns in tiles if mask.is_open(rows, columns) is not False)
 
 
 def _seconds(operations: float) -> float:
@@ -180,7 +183,7 @@ def free_bytes(device: torch.device) -> int:
     free = psutil.virtual_memory().available
     with suppress(OSError, ValueError):  # no control group of Linux, or "max": no limit
         limit, used = (int((GROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
-        words = (GROUP / "memory.stat").read_text().split()
-        inactive = int(words[words.index("inactive_file") + 1])  # cache of files, which is freed when needed
+        statistics = (GROUP / "memory.stat").read_text().split()  # a name and a number in each line
+        inactive = int(statistics[statistics.index("inactive_file") + 1])  # cache of files, freed when needed
         return min(free, limit - used + inactive)
     return free

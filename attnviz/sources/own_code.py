@@ -25,7 +25,7 @@ from attnviz.core.tokens import Sentence
 from attnviz.sources.base import Source
 from attnviz.sources.saved import Saved
 
-_OTHERS = (*(str(Path(module.__file__).parent) for module in (torch, attnviz)), "<frozen ")
+_LIBRARIES = (*(str(Path(module.__file__).parent) for module in (torch, attnviz)), "<frozen ")
 """Beginnings of the paths of code that does not belong to the user."""
 LOCK = threading.RLock()
 """Lock to hold while a user's model runs or its weights change."""
@@ -34,10 +34,8 @@ LOCK = threading.RLock()
 def build(file: str, name: str) -> Source:
     """Import a file and return the source that a name in it refers to, or that a function with this name returns.
 
-    A function with one argument must take edits and return a record, as for `attnviz.show`.
-
-    Raises:
-        InputError: as for `value_of`, or if the value is not a source.
+    A function with one argument must take edits and return a record, as for `attnviz.show`. Raises InputError if the
+    value is not a source.
     """
     source = value_of(file, name)
     if not isinstance(source, Source):
@@ -64,13 +62,14 @@ def value_of(file: str, name: str) -> Any:
     with errors_said():
         spec.loader.exec_module(module)
     if not hasattr(module, name):
-        names = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
-        raise InputError(f"{path.name} has no {quoted(name)}. It has: {', '.join(names) or 'nothing'}.")
+        own_names = [key for key, item in vars(module).items() if getattr(item, "__module__", None) == module.__name__]
+        raise InputError(f"{path.name} has no {quoted(name)}. It has: {', '.join(own_names) or 'nothing'}.")
     value = getattr(module, name)
     if inspect.isfunction(value) and required_arguments(value) == 1:
         return Recorded.of(value)
-    with errors_said():
-        value = value() if inspect.isfunction(value) or inspect.isclass(value) else value
+    if inspect.isfunction(value) or inspect.isclass(value):
+        with errors_said():
+            value = value()
     return Saved(value.source, value) if isinstance(value, Record) else value
 
 
@@ -78,7 +77,8 @@ def required_arguments(function: Callable[..., Any]) -> int:
     """Number of positional arguments of a function without a default."""
     positional = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = inspect.signature(function).parameters.values()
-    return sum(part.kind in positional and part.default is part.empty for part in parameters)
+    required = [each for each in parameters if each.kind in positional and each.default is each.empty]
+    return len(required)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +97,7 @@ class Recorded(Saved):
 
     @classmethod
     def of(cls, make: Callable[[Edits], Record]) -> Self:
-        """Make a source from a function that takes edits and returns a record, by calling it without edits.
-
-        Raises:
-            InputError: if the function raises, with the line, or does not return a record.
-        """
+        """Call a function that takes edits without any edits, and make a source of the record that it returns."""
         with errors_said():
             record = make(Edits())
         if not isinstance(record, Record):
@@ -112,11 +108,7 @@ class Recorded(Saved):
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Run the model on its fixed input, with edits.
-
-        Raises:
-            InputError: for other sentences or any targets, or if the function raises, with the line.
-        """
+        """Run the model on its fixed input, with edits; other sentences and targets are refused."""
         if edits == Edits() or targets or self.read_only:
             return super().run(sentences, edits, targets)
         self.check_own(sentences)
@@ -126,10 +118,9 @@ class Recorded(Saved):
 
 @contextmanager
 def errors_said() -> Iterator[None]:
-    """Report an error of a user's code in a `with` block as one sentence; errors of attnviz pass unchanged.
+    """Turn an error of a user's code in a `with` block into an InputError with the innermost line of this code.
 
-    Raises:
-        InputError: if the code raises, with the innermost line of the user's code.
+    Errors of attnviz pass unchanged.
     """
     try:
         yield
@@ -137,33 +128,35 @@ def errors_said() -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         if isinstance(error, SyntaxError):
-            lines, what = [(error.filename, error.lineno)], error.msg
+            lines, message = [(error.filename, error.lineno)], error.msg
         else:
             frames = traceback.extract_tb(error.__traceback__)
-            lines = [(frame.filename, frame.lineno) for frame in frames if not frame.filename.startswith(_OTHERS)]
-            what = " ".join(str(error).split())
-        location = f"Line {lines[-1][1]} of {Path(str(lines[-1][0])).name}" if lines else "Code outside of attnviz"
-        raise InputError(f"{location} raised {type(error).__name__}: {what[:300]}") from error
+            lines = [(frame.filename, frame.lineno) for frame in frames if not frame.filename.startswith(_LIBRARIES)]
+            message = " ".join(str(error).split())
+        file, number = lines[-1] if lines else ("", 0)
+        location = f"Line {number} of {Path(str(file)).name}" if lines else "Code outside of attnviz"
+        raise InputError(f"{location} raised {type(error).__name__}: {message[:300]}") from error
 
 
 @contextmanager
 def in_evaluation(model: nn.Module) -> Iterator[None]:
-    """Context manager that puts a model into evaluation mode, and then each module back into its own mode."""
-    training = [module for module in model.modules() if module.training]
-    for module in training:
+    """Context manager that runs a model in evaluation mode; at the end, each module gets its previous mode back."""
+    in_training = [module for module in model.modules() if module.training]
+    for module in in_training:
         module.training = False
     try:
         yield
     finally:
-        for module in training:
+        for module in in_training:
             module.training = True
 
 
 @torch.no_grad()
 def moment_of(model: nn.Module) -> int:
-    """Hash that changes with the weights, made from torch's version counters and the first numbers of each tensor."""
-    moments = []
+    """Hash that changes with the weights, made from torch's version counter and the first 8 numbers of each tensor."""
+    states = []
     for tensor in (*model.parameters(), *model.buffers()):
-        first = tuple(tensor.detach().reshape(-1)[:8].double().nan_to_num().tolist())
-        moments.append((id(tensor), tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version, first))
-    return hash(tuple(moments))
+        numbers = tuple(tensor.detach().reshape(-1)[:8].double().nan_to_num().tolist())
+        version = 0 if tensor.is_inference() else tensor._version  # inference tensors count no versions
+        states.append((id(tensor), tensor.data_ptr(), version, numbers))
+    return hash(tuple(states))

@@ -75,20 +75,16 @@ class Saved(Source):
     def described(self) -> list[tuple[str, str]]:
         dtype = str(self.record.steps[0].query.dtype).removeprefix("torch.")
         versions = [f"{package} {self.case[package]!s:.40}" for package in ("attnviz", "torch") if package in self.case]
-        return [
-            *([] if self.record.source == self.name else [("of the model", self.record.source)]),
+        rows = [] if self.record.source == self.name else [("of the model", self.record.source)]
+        rows += [
             ("texts", f"{len(self.record.sentences):,}"),
             ("attention calls", f"{len(self.record.steps):,}"),
             ("numbers", f"{dtype}, kept as {self.record.precision or 'they were'}"),
-            *([("made by", ", ".join(versions))] if versions else []),
         ]
+        return [*rows, ("made by", ", ".join(versions))] if versions else rows
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """Return the tokens of the record's texts.
-
-        Raises:
-            InputError: if the texts are not those of the record.
-        """
+        """Return the tokens of the record's texts; raise InputError for other texts."""
         if tuple(texts) != self.one_run:
             text = quoted(self.one_run[0])
             raise InputError(f"{quoted(self.name)} holds one run, of {text}; load its model to read others.")
@@ -97,7 +93,7 @@ class Saved(Source):
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Return the record. With edits, compute each attention call again; a prediction would need the model.
+        """Return the record; with edits, compute each attention call again and leave out predictions.
 
         Raises:
             InputError: for other sentences or any targets, or for edits if the record holds only weights.
@@ -108,9 +104,10 @@ class Saved(Source):
         if edits == Edits():
             return self.record
         tap = Tap(edits)
-        output = [tap.again(step) for step in self.record.steps][-1].movedim(1, 2).flatten(2)
-        nothing = {"prediction": None, "labels": None, "vectors": None}
-        return replace(self.record, edits=edits, steps=tuple(tap.steps), output=output, **nothing)
+        outputs = [tap.again(step) for step in self.record.steps]  # of each call, (B, H, n, d_v)
+        last = outputs[-1].movedim(1, 2).flatten(2)
+        unknown = dict.fromkeys(("prediction", "labels", "vectors"))  # the rest of the model would be needed
+        return replace(self.record, edits=edits, steps=tuple(tap.steps), output=last, **unknown)
 
     def check_own(self, sentences: tuple[Sentence, ...]) -> None:
         """Raise InputError unless the sentences are those of the record, with unchanged tokens."""

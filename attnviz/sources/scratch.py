@@ -82,9 +82,6 @@ class Scratch(Untrained):
     Attributes:
         bias: whether the projections have biases.
         positions: whether positions are added to the embeddings.
-
-    Raises:
-        InputError: if a size is out of bounds, or num_heads does not divide d_model.
     """
 
     tokenizer: str = parameter("Tokenizer", default="words", kind="choice", choices=tokenizers.NAMES)
@@ -112,7 +109,8 @@ class Scratch(Untrained):
         if self.d_model % self.num_heads:
             stated = f"d_model is {self.d_model} and num_heads is {self.num_heads}"
             fitting = [n for n in range(1, sizes["num_heads"].most + 1) if self.d_model % n == 0]
-            nearest = sorted(sorted(fitting, key=lambda n: abs(n - self.num_heads))[:2])
+            by_distance = sorted(fitting, key=lambda n: abs(n - self.num_heads))
+            nearest = sorted(by_distance[:2])
             raise InputError(f"{stated}; num_heads must divide d_model. Try {' or '.join(map(str, nearest))} heads.")
         tokenizers.load(self.tokenizer)
 

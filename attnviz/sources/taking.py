@@ -23,32 +23,32 @@ def donors(
 
     Args:
         run: function from a text, and the sites whose input is needed, to its record.
-
-    Raises:
-        InputError: if there is no such site, head or position, or if the texts differ in length and no position is
-            given, with the numbers.
     """
     records, tensors, taken = {}, {}, []
     for text in dict.fromkeys(take.text for take in takes):
-        records[text] = run(text, frozenset(take.site for take in takes if take.part == "stream" and take.text == text))
+        inputs_needed = frozenset(take.site for take in takes if take.part == "stream" and take.text == text)
+        records[text] = run(text, inputs_needed)
     for take in takes:
         record = records[take.text]
         step = record.step(take.site)
         if take.head is not None and take.head >= step.num_heads:
             raise InputError(f"There is no {take.site.head(take.head)}; there are {step.num_heads}, counted from 0.")
-        own_texts = replace(record, sentences=sentences, targets=targets).usual_texts(take.site)
-        reads_sides = take.part != "values", take.part in ("pattern", "values")
-        for reads, other, own in zip(reads_sides, record.usual_texts(take.site), own_texts, strict=True):
-            for sentence in own if reads and other is not own else ():
-                _check_lengths(take, sentence, other[0])
-        key = take.text, take.part, take.site, take.position if take.part == "pattern" else None
-        tensors[key] = tensors.get(key) or _tensors(take.part, step, key[-1])
+        other_queries, other_keys = record.usual_texts(take.site)
+        queries, keys = replace(record, sentences=sentences, targets=targets).usual_texts(take.site)
+        sides = [] if take.part == "values" else [(queries, other_queries)]
+        sides += [(keys, other_keys)] if take.part in ("pattern", "values") else []
+        for side, other_side in sides:
+            for sentence in side if other_side is not side else ():
+                _check_lengths(take, sentence, other_side[0])
+        row = take.position if take.part == "pattern" else None
+        key = take.text, take.part, take.site, row
+        tensors[key] = tensors.get(key) or _tensors(take.part, step, row)
         taken.append(Donor(take, tensors[key]))
     return tuple(taken)
 
 
 def _check_lengths(take: Take, own: Sentence, other: Sentence) -> None:
-    """Raise InputError if two texts do not have the lengths or the positions that a `Take` needs."""
+    """Raise InputError if the edited text and the text of a `Take` lack equal lengths, or a position, that it needs."""
     if own.length != other.length and (take.part == "pattern" or take.position is None):
         lengths = f"{quoted(own.text)} has {counted(own.length, 'token')} and {quoted(other.text)} {other.length}"
         how = "take at one position, from an output or values, and name the matching position in the other text"
@@ -64,8 +64,8 @@ def _tensors(part: str, step: Step, row: int | None) -> dict[str, Tensor]:
     """Return the tensors from which another run takes `part` of a step; with `row`, only the scores of this row."""
     keys = step.shape[3] - step.has_sink
     if row is not None:
-        everything = Area(rows=slice(row, row + 1), columns=slice(keys))
-        return {"row": step.scoring.scores(step.query, step.key, everything)}
+        whole_row = Area(rows=slice(row, row + 1), columns=slice(keys))
+        return {"row": step.scoring.scores(step.query, step.key, whole_row)}
     if part == "pattern":
         return {"query": step.query, "key": step.key[:, :, :keys]}
     if part == "values":

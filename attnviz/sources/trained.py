@@ -30,12 +30,7 @@ MANY_WORDS = 10_000
 
 @dataclass(frozen=True)
 class Trained(Source):
-    """A shipped model by its name, with the weights after one step of its training; by default after the last step.
-
-    Raises:
-        AttnvizError: if the file of the weights is missing or damaged, with its name.
-        InputError: if the weights after that step were not kept.
-    """
+    """A shipped model by its name, with the weights after one step of its training; by default after the last step."""
 
     model: str = "translator"
     step: int | None = None
@@ -85,9 +80,10 @@ class Trained(Source):
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
         """Tokenize texts: the words and <eos> for an encoder, <sos> and the words for a decoder-only model."""
-        words = [len(text.split()) for text in texts]
-        if max(words, default=0) > MANY_WORDS:
-            raise TooLong(words, self.longest, f"{self.name} reads up to {self.longest}. Shorten it.", at_least=True)
+        word_counts = [len(text.split()) for text in texts]
+        if max(word_counts, default=0) > MANY_WORDS:
+            advice = f"{self.name} reads up to {self.longest}. Shorten it."
+            raise TooLong(word_counts, self.longest, advice, at_least=True)
         sentences = tokenizers.batch(self._input_words, texts, sos=not self.writes, eos=self.writes)
         self.check_lengths(sentences)
         return sentences
@@ -107,14 +103,11 @@ class Trained(Source):
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Run the model; the translator's decoder reads `targets`, by default the translation that the model writes.
-
-        Raises:
-            InputError: if there is no token, or if there are `targets` but the model is not the translator.
-        """
+        """Run the model; the translator's decoder reads `targets`, by default the translation that the model writes."""
         self.check_targets(targets)
         resolved, targets = self.resolved(sentences, edits, targets)
-        tap, words, written, cut = Tap(resolved), self._input_words.names, (), ()
+        tap = Tap(resolved)
+        words, written, cut = self._input_words.names, (), ()
         with torch.inference_mode():
             if self.writes:
                 if not targets:
@@ -130,11 +123,11 @@ class Trained(Source):
         self, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...], tap: Tap, vectors: tuple[Tensor, ...] = ()
     ) -> tuple[Tensor, Tensor]:
         """Run the model on token ids, or on `vectors` if given; return its output, (B, n, d_model), and the logits."""
-        lengths, (ids, *target_ids) = lengths_of(sentences), vectors or self._ids(sentences, targets)
+        lengths, inputs = lengths_of(sentences), vectors or self._ids(sentences, targets)
         if not self.writes:
-            return self._model(ids, lengths, tap=tap)
-        memory = self._model.encode(ids, lengths, tap=tap)
-        hidden, logits = self._model.decode(target_ids[0], memory, lengths_of(targets), lengths, tap=tap)
+            return self._model(inputs[0], lengths, tap=tap)
+        memory = self._model.encode(inputs[0], lengths, tap=tap)
+        hidden, logits = self._model.decode(inputs[1], memory, lengths_of(targets), lengths, tap=tap)
         return hidden, _block_special(logits)
 
     def _ids(self, sentences: tuple[Sentence, ...], targets: tuple[Sentence, ...]) -> tuple[Tensor, ...]:
@@ -165,12 +158,10 @@ class Trained(Source):
             if ended.all():
                 break
             decoder_ids = torch.cat([decoder_ids, next_ids.masked_fill(ended, SPECIAL[PAD]).unsqueeze(1)], 1)
-        rows = [
-            (row, next((i for i, id in enumerate(row) if i and id == SPECIAL[PAD]), len(row)))
-            for row in decoder_ids.tolist()
-        ]
-        written = tuple(self._output_words.sentence(row, length) for row, length in rows)
-        return written, tuple(0 if end else length - 1 for end, (_, length) in zip(ended.tolist(), rows, strict=True))
+        counts = decoder_ids.ne(SPECIAL[PAD]).sum(1).tolist()  # the model itself never writes <pad>
+        written = tuple(map(self._output_words.sentence, decoder_ids.tolist(), counts))
+        cut = [0 if has_ended else count - 1 for has_ended, count in zip(ended.tolist(), counts, strict=True)]
+        return written, tuple(cut)
 
     def extended(self, sentence: Sentence, id: int) -> Sentence:
         return self._input_words.extended(sentence, id) if self.generates else super().extended(sentence, id)
@@ -200,10 +191,12 @@ class Trained(Source):
 
     def graph(self, record: Record, tap: Tap, vectors: tuple[Tensor, ...] = ()) -> tuple[tuple[Tensor, ...], Tensor]:
         embeddings = [self._model.embedding, *([self._model.written] if self.writes else [])]
-        pairs = zip(embeddings, self._ids(record.sentences, record.targets), strict=True)
         with torch.inference_mode(False), torch.enable_grad():
-            vectors = vectors or tuple(part.words(ids).detach().requires_grad_() for part, ids in pairs)
-            return vectors, self._run(record.sentences, record.targets, tap, vectors)[1]
+            if not vectors:
+                pairs = zip(embeddings, self._ids(record.sentences, record.targets), strict=True)
+                vectors = tuple(embedding.words(ids).detach().requires_grad_() for embedding, ids in pairs)
+            _, logits = self._run(record.sentences, record.targets, tap, vectors)
+        return vectors, logits
 
     @property
     def _model(self) -> trained.Model:

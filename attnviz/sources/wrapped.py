@@ -47,8 +47,7 @@ def wrap(
             gets the decoder's ids (B, m), which are those of the part after "|||" in the text, or of the text itself.
         words: strings of ids: a list, a dict, or a function of a list of ids; by default those of the tokenizer. Logits
             over these words, or over as many as the model has embeddings, are predictions.
-        pad: id by which the model knows padding, for texts of several lengths in one run; a model that sees no later
-            token needs none.
+        pad: id of padding, for texts of several lengths in one run; a causal model needs none.
         heads: see `attnviz.capture`.
         name: name in the app; by default the model's class.
 
@@ -148,21 +147,16 @@ class Wrapped(Source):
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Run the model; a decoder reads `targets`, by default the part of the text after "|||", or the text itself.
-
-        Raises:
-            InputError: if the model's code raises, with the line.
-            AttnvizError: if an edit fits no attention call, with the calls that exist.
-        """
+        """Run the model; a decoder reads `targets`, by default the part of the text after "|||", or the text itself."""
         self.check_targets(targets)
         if self.writes and not targets:
-            parts = [sentence.text.partition(PAIR) for sentence in sentences]
-            texts = [second.strip() or whole for whole, _, second in parts]
+            halves = [sentence.text.partition(PAIR) for sentence in sentences]
+            texts = [second.strip() or first for first, _, second in halves]
             targets = self._pad([self._cut(text, text) for text in texts])
         model, weights = self.code.model, next(self.code.model.parameters(), torch.zeros(()))
         ids = [token_ids(batch).to(weights.device) for batch in (sentences, targets) if batch]
-        watched = capture(model, edits, heads=self.code.heads, sites=self.calls)
-        with self.lock, in_evaluation(model), torch.no_grad(), errors_said(), watched as captured:
+        capturing = capture(model, edits, heads=self.code.heads, sites=self.calls)
+        with self.lock, in_evaluation(model), torch.no_grad(), errors_said(), capturing as captured:
             output = self.code.call(model, *ids)
         tokens = [sentence.labels for sentence in targets or sentences]
         keys = [sentence.labels for sentence in sentences] if targets else None
@@ -173,28 +167,27 @@ class Wrapped(Source):
         return replace(record, sentences=sentences, targets=targets, **self._predictions(output, targets or sentences))
 
     def _predictions(self, output: Any, sentences: tuple[Sentence, ...]) -> dict[str, Any]:
-        """Fields of the record for the predictions or the labels, if the output has the shape of logits.
+        """Fields of the record for predictions, if the output is (B, n, words), or for labels, if it is (B, labels).
 
-        Args:
-            sentences: texts at whose tokens the model may predict.
+        The size of the last axis of predictions must be the number of `words`, or of embeddings of the model.
         """
         output, words = getattr(output, "logits", output), self.code.words
         if isinstance(output, tuple | list) and output:
             output = output[0]
         if not isinstance(output, Tensor) or not output.is_floating_point():
             return {}
-        logits, shape = output.detach().float().cpu(), (len(sentences), len(sentences[0].tokens))
-        if logits.dim() == 2 and len(logits) == shape[0] != shape[1]:
+        logits, batch, length = output.detach().float().cpu(), len(sentences), len(sentences[0].tokens)
+        if logits.dim() == 2 and len(logits) == batch != length:
             names = getattr(getattr(self.code.model, "config", None), "id2label", None) or {}
             return {"labels": (tuple(str(names.get(i, i)) for i in range(logits.shape[1])), logits)}
-        counts = {part.num_embeddings for part in self.code.model.modules() if isinstance(part, nn.Embedding)}
-        counts |= {len(words)} if isinstance(words, Mapping) else set()
-        if logits.dim() != 3 or logits.shape[:2] != shape or logits.shape[2] not in counts:
+        vocabularies = {part.num_embeddings for part in self.code.model.modules() if isinstance(part, nn.Embedding)}
+        vocabularies |= {len(words)} if isinstance(words, Mapping) else set()
+        if logits.dim() != 3 or logits.shape[:2] != (batch, length) or logits.shape[2] not in vocabularies:
             return {}
         return {"prediction": Prediction(logits, WordList(self.code.word, logits.shape[2]))}
 
-    def _cut(self, text: str, whole: str) -> Sentence:
-        """Cut a text into tokens, and make a sentence with them and the `whole` text that it is a part of."""
+    def _cut(self, text: str, shown: str) -> Sentence:
+        """Cut a text into tokens, and make a sentence of them with the text `shown`."""
         with errors_said():
             ids = ids_of(getattr(self.code.tokenize, "encode", self.code.tokenize)(text))
         if not ids:
@@ -203,12 +196,12 @@ class Wrapped(Source):
         for id, string, (start, end, joined) in zip(ids, strings, places(text, strings), strict=True):
             special = start == end and string.startswith(("<", "["))
             tokens.append(Token(string, id, start, end, special=special, joined=joined))
-        return Sentence(whole, tuple(tokens), len(tokens))
+        return Sentence(shown, tuple(tokens), len(tokens))
 
     def _pad(self, sentences: list[Sentence]) -> tuple[Sentence, ...]:
         """Pad sentences to one length; raise InputError if the model could see padding and its id is not known."""
-        reads_padding = any(site.kind != "decoder" for site in self.sites)
-        if self.code.pad is None and reads_padding and len({*lengths_of(sentences)}) > 1:
+        sees_padding = any(site.kind != "decoder" for site in self.sites)  # a decoder sees no later token
+        if self.code.pad is None and sees_padding and len({*lengths_of(sentences)}) > 1:
             what = "Texts of several lengths in one run need padding, and this model could see it"
             raise InputError(f"{what}: say attnviz.wrap(..., pad=ID), the id by which it knows padding.")
         return pad_sentences(sentences, PADDING, self.code.pad or 0)

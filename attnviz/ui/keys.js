@@ -65,6 +65,9 @@ if (!window.attnvizKeys) {
     event.preventDefault();
     event.stopPropagation();
   }, true);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {  // Streamlit runs no page for new colors
+    setTimeout(() => window.dispatchEvent(new PopStateEvent("popstate")), 100);  // after its own change of colors
+  });
   document.addEventListener("click", ({target}) => {  // copies the answer as text
     if (target.closest?.(".st-key-copy button")) navigator.clipboard?.writeText(document.querySelector(".copied").textContent);
   });

@@ -5,6 +5,7 @@ import pytest
 from playwright.sync_api import expect
 
 import attnviz
+from attnviz.charts.theme import DARK, LIGHT
 
 
 @pytest.fixture
@@ -97,6 +98,22 @@ def test_keys_walk_over_a_picture_choose_a_head_and_undo_but_not_while_one_types
     box.fill("the dog ran")
     heads.keyboard.press("Enter")
     driver.expect_link(heads, "text=the+dog+ran", "head=1")
+
+
+def test_pictures_follow_the_colors_of_the_system_and_a_text_that_is_being_typed_stays(heads):
+    """No click is needed; the link and the browser's history stay."""
+    word = driver.picture(heads, "head-map").locator("text").first
+    opened, entries = heads.url, heads.evaluate("history.length")
+    typed = heads.get_by_label("Text").first
+    typed.fill("The dog")
+
+    for colors in (DARK, LIGHT):
+        heads.emulate_media(color_scheme="dark" if colors is DARK else "light")
+        expect(word).to_have_attribute("fill", colors.quiet)
+    driver.settled(heads)
+
+    assert typed.input_value() == "The dog"
+    assert (heads.url, heads.evaluate("history.length")) == (opened, entries)
 
 
 def test_an_answer_is_copied_as_text(page, app):

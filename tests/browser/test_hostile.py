@@ -74,7 +74,7 @@ def expected(text: str, tokenizer: str = "words") -> dict:
         cache.sentences(source, Request(lines))
     except AttnvizError as error:
         return there | {"refused": str(error)}
-    record = cache.record(source, Request(lines))
+    record = source.analyze(Request(lines))
     figure = figures.head(record, SITE, 0)
     labels = [short(label) for label in record.sentences[0].labels]
     return there | {"labels": labels if len(labels) <= 32 else [], "description": figure.description}

@@ -32,6 +32,7 @@ from attnviz.charts.axes import PIXELS, RECTANGLES, SIDE, THINNEST, size_of
 from attnviz.charts.pixels import color_at
 from attnviz.charts.signs import LONGEST_RULE
 from attnviz.charts.theme import LIGHT
+from attnviz.check import check
 from attnviz.check.leaks import LeakTest
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
@@ -126,6 +127,64 @@ def test_numbers_of_both_signs_have_a_diverging_scale():
     assert grounds == [color_at((number / 3 + 1) / 2, colors) for number in numbers.ravel().tolist()]
     assert data(figure.chart, "meta")[0]["top"] == 3
     assert not notes(figure.chart)
+
+
+LOWER = np.tril(np.ones((4, 4), bool))
+CONVENTIONS = {
+    "may-attend": LOWER,
+    "true-is-masked": ~LOWER,
+    "zero-is-masked": LOWER.astype(int),
+    "additive": np.where(LOWER, 0, -math.inf),
+}
+
+
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_a_checked_mask_is_the_same_map_in_every_convention(convention):
+    mask = CONVENTIONS[convention]
+    figure = figures.checked(mask, check(mask, convention=convention, intent="causal"))
+
+    assert figure.table["state"].tolist() == ["may attend" if is_open else "blocked" for is_open in LOWER.ravel()]
+    assert figure.title == "What was checked"
+
+
+def test_the_map_of_checked_weights_is_of_the_head_with_the_first_error():
+    """A leak in one of six heads; the crosses are at its cells."""
+    weights = np.where(LOWER, 1.0, 0) / LOWER.sum(1, keepdims=True) * np.ones((2, 3, 1, 1))
+    weights[1, 2, 0] = [0.5, 0, 0.5, 0]
+    figure = figures.checked(torch.tensor(weights).half(), check(weights, intent="causal"))
+
+    assert figure.title == "Evidence of future leak"
+    assert "batch 1 of 2, head 2 of 3" in lines(figure.chart)
+    assert figure.table.loc[figure.table["state"] == "evidence", ["query", "key"]].values.tolist() == [[0, 2]]
+
+
+@pytest.mark.parametrize("size", [(5, 5), (1, 5), (5,), (1, 1, 5)])
+def test_a_mask_that_is_checked_for_two_texts_is_drawn_for_the_first(size):
+    mask, tokens = np.ones(size, bool), np.array([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]])
+    report = check(mask, padding=tokens, convention="may-attend")
+    figure = figures.checked(mask, report)
+
+    assert "batch 0 of 2" in lines(figure.chart)
+    assert len(figure.table) == math.prod(report.shape[2:])
+
+
+def test_rows_that_are_texts_are_drawn_one_at_a_time():
+    """(B, K) and (B, Q, K), as the shape of the scores tells."""
+    tokens, shape = np.array([[1, 1, 1], [1, 0, 0]]), (2, 4, 3, 3)
+    for mask in (tokens, tokens[:, None]):
+        report = check(mask, convention="zero-is-masked", intent="two-way", shape=shape)
+        figure = figures.checked(mask, report)
+
+        assert report.shape[0] == 2
+        assert figure.table["state"].eq("may attend").all()
+
+
+def test_of_a_large_checked_array_the_first_rows_and_columns_are_drawn():
+    mask = np.tril(np.ones((520, 600), bool), 80)
+    figure = figures.checked(mask, check(mask))
+
+    assert figure.arrays["states"].shape == (512, 512)
+    assert "the first 512 queries of 520, the first 512 keys of 600" in lines(figure.chart)
 
 
 def test_row_sums_flag_what_is_not_one():

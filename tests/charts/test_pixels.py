@@ -20,7 +20,7 @@ def painted(states, shade, *, zoom=8):
     """The image of cells that are weights, have no number, or are blocked in one of three ways."""
     states = np.asarray(states)
     sides = {"height": states.shape[0] * zoom, "width": states.shape[1] * zoom}
-    return pixels.painted(states, [WEIGHT, NAN, *RULES], np.asarray(shade, float), **sides)
+    return pixels.paint(states, [WEIGHT, NAN, *RULES], np.asarray(shade, float), **sides)
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.randoms(use_true_random=False))

@@ -12,7 +12,7 @@ from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
 from attnviz.core.masks import Subsequent
 from attnviz.figures import text_strip as strip_figure
-from attnviz.figures.text_strip import MOST_TOKENS, WIDTH, balanced
+from attnviz.figures.text_strip import MOST_TOKENS, WIDTH, balance_lines
 
 WORDS = ["The", "cat", "sat", "down", "there"]
 TABLE = "tokens"
@@ -55,7 +55,7 @@ def test_a_text_is_broken_into_as_few_lines_as_fit_and_the_longest_is_no_longer_
     """No line is longer than there is room; in eight pixels less there would be more lines."""
 
     def ends(width):
-        placed = balanced(wides, [5.0] * len(wides), width)
+        placed = balance_lines(wides, [5.0] * len(wides), width)
         return placed, {line: x + wide for (x, line), wide in zip(placed, wides, strict=True)}
 
     placed, lines = ends(most)
@@ -92,7 +92,9 @@ def test_of_too_many_tokens_a_window_is_drawn_and_said():
     assert "the map shows all" in " ".join(lines(chart))
 
 
-@pytest.mark.parametrize(("chosen", "side", "message"), [(5, "from", "no token 5"), (0, "of", "there are from, to")])
+@pytest.mark.parametrize(
+    ("chosen", "side", "message"), [(5, "from", "no token 5"), (0, "of", "Available sides: from, to")]
+)
 def test_what_is_not_there_is_refused_with_a_sentence(chosen, side, message):
     with pytest.raises(InputError, match=message):
         text_strip(record_of(WORDS), SITE, 0, chosen=chosen, side=side)

@@ -29,7 +29,7 @@ OWN = [rule for rule in RULES.values() if rule.__module__.startswith(masks.rules
 
 
 def test_every_rule_is_among_the_masks_and_at_the_top_of_the_package():
-    assert {rule.__name__ for rule in OWN} == {*attnviz._RULES}
+    assert {rule.__name__ for rule in OWN} == {*attnviz._MASKS.split()}
     assert all(getattr(masks, rule.__name__) is getattr(attnviz, rule.__name__) is rule for rule in OWN)
 
 

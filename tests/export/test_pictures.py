@@ -120,8 +120,8 @@ def test_data_from_elsewhere_is_never_fetched():
         ({"scale": 3}, r"scale is 3; it must be 1, 2 or 4"),
         ({"scale": 2, "ppi": 300}, r"ppi\) are 300; give 1 to 1200, and no scale"),
         ({"ppi": 0}, r"ppi\) are 0; give 1 to 1200, and no scale"),
-        ({"format": "gif"}, r"no format 'gif'\. There are: png, svg, pdf"),
-        ({"preset": "poster"}, "no preset 'poster'. There are: paper, slide, web"),
+        ({"format": "gif"}, r"no format 'gif'\. Available formats: png, svg, pdf"),
+        ({"preset": "poster"}, "no preset 'poster'. Available presets: paper, slide, web"),
         ({"figure": SimpleNamespace()}, "is not a figure"),
     ],
 )

@@ -21,7 +21,7 @@ def test_a_card_speaks_of_places_that_the_model_has(name):
     card = source.card
     places = [(card.opens[0], (card.opens[1],)), *((found.site, found.heads) for found in card.behaviors)]
 
-    assert card.measured
+    assert card.measured or source.provenance == "constructed"
     assert card.cannot
     for site, heads in places:
         assert site in source.sites
@@ -34,7 +34,8 @@ def test_the_numbers_of_a_finding_are_those_of_its_evidence(name):
     for found in api.load(name).card.behaviors:
         numbers = [number for number in (*found.rates, *found.shares, *found.off, found.on) if number is not None]
 
-        assert {len(found.rates), len(found.shares)} == {0, len(found.heads)}
+        if name != "constructed":  # a test of the model itself compares all weights of hand-set heads
+            assert {len(found.rates), len(found.shares)} == {0, len(found.heads)}
         assert len(found.off) in (0, len(found.heads))
         for number in numbers:
             assert {f"{number:.1%}", f"{number:.2%}"} & set(re.findall(r"[\d.]+%", found.evidence)), number

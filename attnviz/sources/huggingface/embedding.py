@@ -51,23 +51,23 @@ class Pooling:
 def of_folder(folder: Path) -> Pooling:
     """Read the pooling that a folder of sentence-transformers states; the mean if it states none."""
     listed = files.read_json(folder / MODULES)
-    modules = [module for module in listed if isinstance(module, dict)] if isinstance(listed, list) else []
-    kinds = {
-        Path(str(module.get("path", ""))).name: str(module.get("type", "")).rpartition(".")[2] for module in modules
-    }
-    left_out = tuple(path for path, kind in kinds.items() if kind not in ("Transformer", "Pooling", "Normalize"))
+    classes = {}  # of the modules, by the name of their folder
+    for module in listed if isinstance(listed, list) else []:
+        if isinstance(module, dict):
+            classes[Path(str(module.get("path", ""))).name] = str(module.get("type", "")).rpartition(".")[2]
+    left_out = tuple(path for path, name in classes.items() if name not in ("Transformer", "Pooling", "Normalize"))
     settings = files.read_json(folder / SETTINGS)
     prompts = settings.get("prompts") if isinstance(settings, dict) else None
     prompt = prompts.get(settings.get("default_prompt_name")) if isinstance(prompts, dict) else None
     prompt = prompt if isinstance(prompt, str) else ""
-    path = next((path for path, kind in kinds.items() if kind == "Pooling"), None)
-    settings = None if path is None else files.read_json(folder / path / "config.json")
-    if not isinstance(settings, dict):
+    path = next((path for path, name in classes.items() if name == "Pooling"), None)
+    pooling = None if path is None else files.read_json(folder / path / "config.json")
+    if not isinstance(pooling, dict):
         return Pooling(left_out=left_out, prompt=prompt)
     # older versions have a flag for each mode, such as "pooling_mode_cls_token"
-    flags = [name for name, value in settings.items() if name.startswith("pooling_mode_") and value]
+    flags = [name for name, value in pooling.items() if name.startswith("pooling_mode_") and value]
     older = [flag.removeprefix("pooling_mode_").removesuffix("s").removesuffix("_token") for flag in flags]
-    modes = settings.get("pooling_mode") or older or "mean"
+    modes = pooling.get("pooling_mode") or older or "mean"
     mode = modes if isinstance(modes, str) else "+".join(map(str, modes))
     if mode not in MODES:
         return Pooling("mean", named=True, left_out=(path, *left_out), prompt=prompt)

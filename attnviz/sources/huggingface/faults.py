@@ -20,10 +20,10 @@ def first(error: BaseException) -> str:
 
 @contextmanager
 def unforeseen(model: str, what: str = "run") -> Iterator[None]:
-    """Context manager that turns unexpected errors into one sentence that a user can report, and logs the traceback.
+    """Context manager that turns an unexpected error into an AttnvizError to report, and logs the traceback.
 
-    Raises:
-        AttnvizError: for an unexpected error, with the model and versions. An AttnvizError passes unchanged.
+    Args:
+        what: end of "The model cannot be ...".
     """
     try:
         yield
@@ -53,5 +53,5 @@ def is_failure(error: BaseException) -> bool:
 
 
 def of_memory(error: BaseException) -> bool:
-    """Whether an error reports that there is not enough memory."""
+    """Whether an error says that memory is short, on the processor or on a GPU."""
     return isinstance(error, MemoryError) or "allocate memory" in str(error) or "out of memory" in str(error)

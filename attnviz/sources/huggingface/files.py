@@ -25,7 +25,7 @@ from attnviz.core.errors import AttnvizError, InputError
 from attnviz.sources.huggingface import faults
 
 CONFIG, SINGLE, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-FAST, PREPROCESSOR, PROCESSOR = "tokenizer.json", "preprocessor_config.json", "processor_config.json"
+PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 SMALL = re.compile(r"[^/]+\.(json|txt|model|spm|codes|tokenizer|jinja)|1_Pooling/config\.json")
 """Names of configurations, vocabularies and chat templates, which are fetched beside the weights."""
@@ -41,8 +41,8 @@ CONVERSIONS = frozenset({"float", "double", "half", "bfloat16"})
 """Methods of a tensor that convert it to the dtype in their name."""
 
 _build_lock, _import_lock = Lock(), Lock()
-_loudness: list[tuple[int, bool]] = []
-"""Verbosity and progress bars of transformers before each active `quiet` context; the first entry is to be restored."""
+_before_quiet: list[tuple[int, bool]] = []
+"""Verbosity and progress bars of transformers before each active `quiet` context; the first entry is restored last."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class File:
         with path.open("rb") as content:
             digest = sha_fileobj(content).hex() if len(self.digest) == 64 else git_hash(content.read())
         if digest != self.digest:
-            for file in {path.resolve(), path}:
+            for file in {path.resolve(), path}:  # in the cache, the path is a link to the file
                 file.unlink(missing_ok=True)
             what = f"The file {self.name} of {faults.name(model)} was damaged on its way: its checksum is not the hub's"
             raise AttnvizError(f"{what}. It has been deleted; try again.")
@@ -80,11 +80,7 @@ def read_json(path: Path) -> Any:
 
 
 def weights(folder: Path) -> tuple[Path, ...]:
-    """Weight files that transformers would load from a folder; empty if there are none.
-
-    Raises:
-        AttnvizError: if the index of the files is damaged, or names a file that does not exist.
-    """
+    """Weight files that transformers would load from a folder; empty if there are none, AttnvizError if some lack."""
     if (folder / SINGLE).is_file():
         return (folder / SINGLE,)
     if not (folder / INDEX).is_file():
@@ -101,34 +97,32 @@ def weights(folder: Path) -> tuple[Path, ...]:
 
 
 def headers(folder: Path, model: str) -> tuple[int, torch.dtype]:
-    """Number of parameters in the weight files of a folder, and dtype of most of them, from the headers.
-
-    Raises:
-        AttnvizError: if a file is damaged, with its name, or if attnviz does not read the types of the weights.
-    """
-    numbers = Counter()
+    """Number of parameters in the weight files of a folder, and dtype of most of them, read from the headers."""
+    counts = Counter()  # numbers of each dtype
     for path in weights(folder):
         try:
             with safe_open(path, "pt") as file:
-                for part in map(file.get_slice, file.keys()):
-                    per_item = 2 if part.get_dtype() == "U8" else 1  # two numbers of 4 bits in a byte
-                    numbers[part.get_dtype()] += per_item * prod(part.get_shape())
+                for tensor in map(file.get_slice, file.keys()):
+                    per_item = 2 if tensor.get_dtype() == "U8" else 1  # two numbers of 4 bits in a byte
+                    counts[tensor.get_dtype()] += per_item * prod(tensor.get_shape())
         except (SafetensorError, OSError):
             what = f"The weights {path.name} of {faults.name(model)} are damaged"
             raise AttnvizError(f"{what}: delete the file, and fetch it again.") from None
-    usual = max(numbers, key=lambda name: (name in DTYPES, numbers[name]), default=None)
-    if usual not in DTYPES:
-        raise InputError(f"{faults.name(model)} has weights of a type that attnviz does not read: {usual}.")
-    return numbers.total(), DTYPES[usual]
+    readable = [name for name in counts if name in DTYPES]
+    if not readable:
+        unread = max(counts, key=counts.get, default=None)
+        raise InputError(f"{faults.name(model)} has weights of a type that attnviz does not read: {unread}.")
+    return counts.total(), DTYPES[max(readable, key=counts.get)]
 
 
 def whole(folder: Path) -> bool:
     """Whether a folder is complete: it has a configuration, weights, and a tokenizer or a preprocessor."""
     small = {path.name for path in folder.iterdir() if SMALL.fullmatch(path.name)}
     try:
-        return CONFIG in small and bool(weights(folder) and small - {CONFIG, INDEX, "generation_config.json"})
+        has_weights = bool(weights(folder))
     except AttnvizError:
         return False
+    return has_weights and CONFIG in small and not small <= {CONFIG, INDEX, "generation_config.json"}
 
 
 @contextmanager
@@ -145,54 +139,53 @@ def quiet() -> Iterator[None]:
         from transformers import AutoTokenizer  # noqa: F401
         from transformers.utils import logging
 
-        _loudness.append((logging.get_verbosity(), logging.is_progress_bar_enabled()))
+        _before_quiet.append((logging.get_verbosity(), logging.is_progress_bar_enabled()))
         logging.set_verbosity_error()
         logging.disable_progress_bar()
     try:
         yield
     finally:
         with _import_lock:
-            verbosity, has_bars = _loudness[0]
-            _loudness.pop()
-            if not _loudness:
+            verbosity, has_bars = _before_quiet[0]
+            _before_quiet.pop()
+            if not _before_quiet:  # no other thread is in this context
                 logging.set_verbosity(verbosity)
                 if has_bars:
                     logging.enable_progress_bar()
 
 
 def build(
-    model: Any,
-    folder: Path,
-    config: Any,
-    dtype: torch.dtype,
-    numbers: int | None = None,
-    **options: Any,
+    model: Any, folder: Path, config: Any, dtype: torch.dtype, numbers: int | None = None, **options: Any
 ) -> tuple[nn.Module, dict[str, Any]]:
     """Build a model with the weights in a folder; return the model and the loading info of transformers.
 
     The subclass made here replaces the context in which `from_pretrained` builds, as that would set the default dtype.
 
     Args:
+        model: class of the model.
         numbers: number of parameters in the files; a much larger model is refused before its weights are read.
         options: more options of `from_pretrained`.
     """
 
-    def context(cls: Any, dtype: torch.dtype, *rest: Any) -> list[Any]:
-        """Contexts in which the model is built, with a dtype for this thread instead of the default dtype."""
-        typed = [] if dtype is torch.get_default_dtype() else [Typed(dtype)]
-        return [*model.get_init_context(torch.get_default_dtype(), *rest), *typed]
+    class ThreadSafe(model):
+        @classmethod
+        def get_init_context(cls, dtype: torch.dtype, *arguments: Any) -> list[Any]:
+            """Contexts in which the model is built, with a dtype for this thread instead of the default dtype."""
+            default = torch.get_default_dtype()
+            typed = [] if dtype is default else [Typed(dtype)]
+            return [*model.get_init_context(default, *arguments), *typed]
 
-    def make(cls: Any, *args: Any, **kwargs: Any) -> nn.Module:
-        """Make the model; refuse it if its configuration needs many more numbers than the files hold."""
-        instance = model(*args, **kwargs)
-        needed = sum(parameter.numel() for parameter in instance.parameters())
-        if numbers is not None and needed > LARGER * numbers:
-            what = f"config.json describes a model of {needed:,} numbers, and the files hold {numbers:,}"
-            raise InputError(f"{what}. They do not belong together; fetch both again.")
-        return instance
+        def __new__(cls, *args: Any, **kwargs: Any) -> nn.Module:
+            """Make the model; refuse it if its configuration needs many more numbers than the files hold."""
+            instance = model(*args, **kwargs)
+            needed = sum(parameter.numel() for parameter in instance.parameters())
+            if numbers is not None and needed > LARGER * numbers:
+                what = f"config.json describes a model of {needed:,} numbers, and the files hold {numbers:,}"
+                raise InputError(f"{what}. They do not belong together; fetch both again.")
+            return instance
 
-    thread_safe_class = type(model.__name__, (model,), {"get_init_context": classmethod(context), "__new__": make})
-    return thread_safe_class.from_pretrained(
+    ThreadSafe.__name__ = model.__name__
+    return ThreadSafe.from_pretrained(
         folder,
         config=config,
         dtype=dtype,
@@ -208,7 +201,8 @@ def build(
 class Typed(TorchFunctionMode):
     """Context in which new tensors of this thread get a dtype in place of torch's default dtype.
 
-    It applies if a call has no floating input and no dtype, and to `table.to(torch.get_default_dtype())`.
+    It changes results of torch functions that were given neither a dtype nor a floating tensor, and those of
+    `tensor.to(torch.get_default_dtype())`.
     """
 
     def __init__(self, dtype: torch.dtype):

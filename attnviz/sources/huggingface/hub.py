@@ -95,12 +95,9 @@ def find(name: str) -> ModelLocation:
     """Find a model by its name: a folder, an installed package, a model in the cache, or a model on a hub.
 
     Only a search on a hub uses the network: two requests, each with a timeout of 5 seconds. `fetch` downloads files.
-
-    Raises:
-        InputError: if the name is not valid, not allowed here, or unknown.
-        AttnvizError: if transformers is not installed, the hub does not answer, or its files cannot be used.
+    Raises InputError for names that are not valid, not allowed here, or unknown.
     """
-    if not all(map(find_spec, ("transformers", "huggingface_hub"))):
+    if find_spec("transformers") is None:
         what = "Models of Hugging Face and 'shapes' need transformers, which is not installed here"
         raise AttnvizError(f"{what}: pip install 'attnviz[huggingface]'.")
     from huggingface_hub import try_to_load_from_cache
@@ -128,10 +125,6 @@ def fetch(
 
     Args:
         check: function that gets the folder when all files except the weights are there; its errors stop the download.
-
-    Raises:
-        Canceled: if `report` returns False.
-        AttnvizError: if the download fails, with the reason.
     """
     if location.kind != "download":
         return location
@@ -199,8 +192,9 @@ def no_model(model: str, names: Iterable[str], folder: Path | None = None) -> In
         folder: folder with the files, if they are on this machine.
     """
     names, path = sorted(names), folder or model
-    pickled = next((file for file in names if file.endswith(files.PICKLED) and file not in files.OF_TRAINER), "")
-    weights = pickled or next((file for file in names if file.endswith((".safetensors", ".gguf"))), "")
+    pickles = [file for file in names if file.endswith(files.PICKLED) and file not in files.OF_TRAINER]
+    others = [file for file in names if file.endswith((".safetensors", ".gguf"))]
+    pickled, weights = next(iter(pickles), ""), next(iter(pickles + others), "")
     if files.ADAPTER in names:
         line = f'peft.AutoPeftModelForCausalLM.from_pretrained("{path}").merge_and_unload()'
         why = f"holds an adapter (LoRA), not a whole model. Merge it with the class of PEFT for its task: {line}"
@@ -210,8 +204,9 @@ def no_model(model: str, names: Iterable[str], folder: Path | None = None) -> In
     elif files.CONFIG in names and pickled:
         settings = files.read_json(folder / files.CONFIG) if folder else None
         listed = settings.get("architectures") if isinstance(settings, dict) else None
-        kind = str(listed[0]) if isinstance(listed, list) and listed else ""
-        line = f'transformers.{kind if kind.isidentifier() else "AutoModel"}.from_pretrained("{path}")'
+        class_name = str(listed[0]) if isinstance(listed, list) and listed else ""
+        class_name = class_name if class_name.isidentifier() else "AutoModel"
+        line = f'transformers.{class_name}.from_pretrained("{path}")'
         why = f"holds its weights as pickle ({pickled}), which can run code. If you trust it, convert it: {line}"
     else:
         checkpoint = next(filter(files.CHECKPOINT.fullmatch, names), "")
@@ -231,7 +226,8 @@ def no_model(model: str, names: Iterable[str], folder: Path | None = None) -> In
 
 def _folder(name: str) -> ModelLocation | None:
     """Location of a folder, if the name is a path or a folder here has this name and a model in it; else None."""
-    looks_like_path, path = bool(re.match(r"[./~]|[A-Za-z]:|.*\\", name)), Path(os.path.expanduser(name))
+    path = Path(os.path.expanduser(name))
+    looks_like_path = bool(re.match(r"[./~]|[A-Za-z]:|.*\\", name))  # ".", "/", "~", a drive, or a backslash
     if os.path.isfile(path / files.CONFIG):
         return ModelLocation(name, "folder", path.absolute())
     if os.path.isdir(path) and os.access(path, os.R_OK):
@@ -251,7 +247,7 @@ def _folder(name: str) -> ModelLocation | None:
 
 
 def _split_name(name: str) -> tuple[str, str | None]:
-    """Split a name into the id and the revision; raise InputError if it is not valid."""
+    """Split a name such as "gpt2@main" into id and revision (None if it has none); raise InputError if not valid."""
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
@@ -264,15 +260,12 @@ def _split_name(name: str) -> tuple[str, str | None]:
     if not is_valid:
         like = "names look like 'gpt2' or 'google-bert/bert-base-uncased'"
         raise InputError(f"{faults.name(name)} is no name of a model; {like}.")
-    return MINILM if model == MINILM.partition("/")[2] else model, revision or None
+    model = MINILM if model == MINILM.partition("/")[2] else model
+    return model, revision or None
 
 
 def _hub_model(name: str) -> ModelLocation:
-    """Location of a model on a hub, with the files that have to be fetched.
-
-    Raises:
-        InputError: if a download is larger than the limit or the free space of the disk, with both numbers.
-    """
+    """Location of a model on a hub, with the files that have to be fetched; raise InputError if they are too large."""
     from huggingface_hub import HfApi, get_hf_file_metadata, get_token, hf_hub_url
 
     model, revision = _split_name(name)
@@ -283,15 +276,15 @@ def _hub_model(name: str) -> ModelLocation:
             url = hf_hub_url(model, files.CONFIG, revision=info.sha)  # the list of a gated model's files is public
             get_hf_file_metadata(url, token=get_token(), timeout=SECONDS)
     weights = [files.SINGLE] if files.SINGLE in listed else sorted(filter(files.SHARD.fullmatch, listed))
-    wanted = [  # configuration and tokenizer, then one set of safetensors; no code and no pickle
-        File(file, listed[file].size, listed[file].lfs.sha256 if listed[file].lfs else listed[file].blob_id)
-        for file in (*sorted(filter(files.SMALL.fullmatch, listed)), *weights)
-    ]
     if files.CONFIG not in listed or not weights:
         raise no_model(name, listed)
-    folder = _cache() / f"models--{model.replace('/', '--')}" / "snapshots" / info.sha
-    missing = tuple(file for file in wanted if not (folder / file.name).is_file())
-    location = ModelLocation(name, "download", folder, info.sha, missing)
+    folder, missing = _cache() / f"models--{model.replace('/', '--')}" / "snapshots" / info.sha, []
+    # configuration and tokenizer, then one set of safetensors; no code and no pickle
+    for file in (*sorted(filter(files.SMALL.fullmatch, listed)), *weights):
+        digest = listed[file].lfs.sha256 if listed[file].lfs else listed[file].blob_id
+        if not (folder / file).is_file():
+            missing.append(File(file, listed[file].size, digest))
+    location = ModelLocation(name, "download", folder, info.sha, tuple(missing))
     most, what = os.environ.get("ATTNVIZ_MAX_DOWNLOAD") or str(MOST), f"The files of {faults.name(name)} have"
     if not re.fullmatch(r"[0-9_]{1,20}", most):
         raise InputError(f"ATTNVIZ_MAX_DOWNLOAD is {quoted(most)}; it must be a number of bytes such as {MOST}.")
@@ -355,9 +348,8 @@ def _reason(error: Exception, model: str, revision: str) -> str:
             how = "Check its spelling; for a private one set HF_TOKEN to a valid token"
             return f"There is no model {model} at {hub}, or it is private. {how}."
         if isinstance(cause, errors.OfflineModeIsEnabled):
-            return (
-                f"{model} is not on this machine, and HF_HUB_OFFLINE forbids to ask {hub}. Unset it or give a folder."
-            )
+            why = f"is not on this machine, and HF_HUB_OFFLINE forbids to ask {hub}"
+            return f"{model} {why}. Unset it or give a folder."
         if status:
             return f"{hub} answers with error {status} when asked for {model}. Try again later."
         if type(cause).__module__.startswith("httpx"):

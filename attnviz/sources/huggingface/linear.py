@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from inspect import unwrap
 from threading import RLock, get_ident
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,14 +28,6 @@ _lock = RLock()
 """Lock for the names in modeling files: a process runs linear attention in one run at a time."""
 
 
-class TappedRun(Protocol):
-    """Attributes of `tapped.ModelRun` that the taps here need."""
-
-    tap: Tap
-
-    def site(self, module: nn.Module) -> Site: ...
-
-
 class MixerInputs(NamedTuple):
     """Inputs of a call: scaled queries, keys and values, (B, H, n, d), and the rule that mixes them."""
 
@@ -46,24 +38,19 @@ class MixerInputs(NamedTuple):
 
 
 def _delta_rule(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    g: Tensor,
-    beta: Tensor,
-    use_qk_l2norm_in_kernel: bool = False,
-    **_: Any,
+    query: Tensor, key: Tensor, value: Tensor, g: Tensor, beta: Tensor, use_qk_l2norm_in_kernel: bool = False, **_: Any
 ) -> MixerInputs:
     """Read arguments of the gated delta rule, (B, n, H, ...); the decay g has one number per head or per channel."""
     dtype = torch.promote_types(query.dtype, torch.float32)
     query, key = (x.to(dtype).repeat_interleave(value.shape[2] // x.shape[2], 2) for x in (query, key))
-    before = f"{CONVOLUTION}."
+    note = f"{CONVOLUTION}."
     if use_qk_l2norm_in_kernel:
         query, key = (x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6) for x in (query, key))
-        before = f"{CONVOLUTION}; queries and keys are normalized to length 1."
+        note = f"{CONVOLUTION}; queries and keys are normalized to length 1."
+    query = query * query.shape[-1] ** -0.5
     rule = "gated delta rule" if g.dim() == 3 else "gated delta rule with a decay per channel"
-    query, key, value, g, beta = (x.transpose(1, 2) for x in (query * query.shape[-1] ** -0.5, key, value, g, beta))
-    return MixerInputs(query, key, value, LinearMap(rule, before, g, beta, is_delta=True))
+    query, key, value, g, beta = (x.transpose(1, 2) for x in (query, key, value, g, beta))  # (B, H, n, ...)
+    return MixerInputs(query, key, value, LinearMap(rule, note, g, beta, is_delta=True))
 
 
 def _scan(
@@ -138,13 +125,17 @@ def is_linear(module: nn.Module) -> bool:
 
 
 @contextmanager
-def tapping(model: nn.Module, run: TappedRun) -> Iterator[None]:
-    """Context manager in which layers of linear attention, called in this thread, go through the tap of a run."""
+def tapping(model: nn.Module, tap: Tap, site_of: Callable[[nn.Module], Site]) -> Iterator[None]:
+    """Context manager in which layers of linear attention, called in this thread, go through a tap.
+
+    Args:
+        site_of: function from a module to the site of the attention call that it makes.
+    """
     mixers = [module for module in model.modules() if is_linear(module)]
     if not mixers:
         yield
         return
-    thread, calling = get_ident(), []
+    thread, calling = get_ident(), []  # `calling` holds the module whose forward function runs
 
     def remember_module(module: nn.Module, arguments: tuple) -> None:
         calling[:] = [module]
@@ -156,13 +147,13 @@ def tapping(model: nn.Module, run: TappedRun) -> Iterator[None]:
             returned = function(*arguments, **named)
             if get_ident() != thread or not calling:
                 return returned
-            first = returned[0] if isinstance(returned, tuple) else returned
-            output = first.unsqueeze(2) if reader is _scan_one else first.transpose(1, 2)
-            mixed = run.tap.mix(output, *reader(*arguments, **named), site=run.site(calling.pop()))
-            if mixed is output:
+            output, *more = returned if isinstance(returned, tuple) else (returned,)
+            by_head = output.unsqueeze(2) if reader is _scan_one else output.transpose(1, 2)  # (B, H, n, d_v)
+            mixed = tap.mix(by_head, *reader(*arguments, **named), site=site_of(calling.pop()))
+            if mixed is by_head:
                 return returned
-            mixed = mixed.squeeze(2) if reader is _scan_one else mixed.transpose(1, 2).contiguous()
-            return (mixed.to(first), *returned[1:]) if isinstance(returned, tuple) else mixed.to(first)
+            mixed = (mixed.squeeze(2) if reader is _scan_one else mixed.transpose(1, 2).contiguous()).to(output)
+            return (mixed, *more) if isinstance(returned, tuple) else mixed
 
         return tapped
 
@@ -170,7 +161,7 @@ def tapping(model: nn.Module, run: TappedRun) -> Iterator[None]:
         stack.enter_context(_lock)
         for module in mixers:
             if type(module).__name__.endswith(LIGHTNING):
-                _tap_lightning(stack, module, run)
+                _tap_lightning(stack, module, tap, site_of)
                 continue
             stack.callback(module.register_forward_pre_hook(in_this_thread(remember_module)).remove)
             names = unwrap(type(module).forward).__globals__
@@ -182,7 +173,7 @@ def tapping(model: nn.Module, run: TappedRun) -> Iterator[None]:
         yield
 
 
-def _tap_lightning(stack: ExitStack, module: nn.Module, run: TappedRun) -> None:
+def _tap_lightning(stack: ExitStack, module: nn.Module, tap: Tap, site_of: Callable[[nn.Module], Site]) -> None:
     """Add hooks to a module of lightning attention; its norm reads the concatenated outputs of the heads."""
     inputs: dict[str, Tensor | None] = {}
 
@@ -195,11 +186,11 @@ def _tap_lightning(stack: ExitStack, module: nn.Module, run: TappedRun) -> None:
     def replace_output(_: nn.Module, arguments: tuple) -> tuple[Tensor] | None:
         heads, names = module.num_attention_heads, unwrap(type(module).forward).__globals__
         vectors = names["apply_mask_to_padding_states"](inputs.pop("vectors"), inputs.pop("mask"))
-        query, key, value = vectors.unflatten(-1, (heads, -1)).transpose(1, 2).chunk(3, -1)
-        decay = -module.slope_rate[None, :, :, 0].expand(query.shape[:3])
+        query, key, value = vectors.unflatten(-1, (heads, -1)).transpose(1, 2).chunk(3, -1)  # (B, H, n, d)
+        decay = -module.slope_rate[None, :, :, 0].expand(query.shape[:3])  # one rate per head
         linear = LinearMap("lightning attention", "", decay, torch.ones_like(decay))
         output = arguments[0].unflatten(-1, (heads, -1)).transpose(1, 2)
-        mixed = run.tap.mix(output, query, key, value, linear, site=run.site(module))
+        mixed = tap.mix(output, query, key, value, linear, site=site_of(module))
         return None if mixed is output else (mixed.transpose(1, 2).flatten(2).to(output),)
 
     stack.callback(module.register_forward_pre_hook(in_this_thread(store_mask), with_kwargs=True).remove)

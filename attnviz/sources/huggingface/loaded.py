@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, fields
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
@@ -18,6 +18,8 @@ CHANGING = frozenset({"dynamic", "longrope"})
 """Kinds of rotary positions whose frequencies depend on the longest text so far."""
 DELTAS = "rope_deltas"
 """Attribute in which a model stores, for the next token, by how much a picture shifted the positions after it."""
+Task = Literal["next", "fill", "labels", "tokens", "write", "vectors", "states", "objects"]
+"""Tasks of a model; `sources.base.TASKS` describes them."""
 
 
 class Turns:
@@ -27,11 +29,12 @@ class Turns:
     """
 
     def __init__(self, model: nn.Module):
-        self._parts, self._lock = [part for part in model.modules() if hasattr(part, DELTAS)], Lock()
-        for part in model.modules():
-            kind = getattr(part, "rope_type", None)  # a string, or a dict with one for each kind of layer
-            if CHANGING & set(kind.values() if isinstance(kind, dict) else [kind]):
-                self._parts.append(part)
+        self._parts, self._lock = [], Lock()  # modules that a run changes
+        for module in model.modules():
+            rope = getattr(module, "rope_type", None)  # a string, or a dict with one for each kind of layer
+            rope_types = set(rope.values()) if isinstance(rope, dict) else {rope}
+            if hasattr(module, DELTAS) or CHANGING & rope_types:
+                self._parts.append(module)
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -58,7 +61,7 @@ class Trial:
         d_model: width of the hidden states.
         unseen: description of attention that is not shown; None if all is shown.
         layers: layer numbers of the sites, if the layers that are shown are not counted from 0 without a gap.
-        alone: kind of attention of a model that has only one kind, if its modules do not tell it.
+        alone: kind of attention of all layers, if their modules do not state whether it is causal.
         calls: name of the module of each site, if attention is captured and edited in the model's own code.
         takes_rules: whether the model passes the marker of `tapped.rules` to its attention, with the same outputs.
         findings: differences between the model as it was loaded and as attnviz runs it, a sentence each.
@@ -80,35 +83,24 @@ class Trial:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ModelFacts(Facts):
-    """Facts of a loaded model, which remain when its weights are dropped from memory.
+class ModelParts:
+    """Parts of a model that are read before its weights.
 
     Attributes:
-        name: display name.
+        kind: class of the model.
         tokenizer: tokenizer of transformers; None if the model reads no text.
-        size: bytes of the weights and buffers.
-        provenance: "pretrained", or "from a folder" if its origin is not known.
+        processor: processor for pictures, texts with pictures, or sounds; None if the model reads only text.
+        notes: reason why the model cannot read pictures, if its class can.
         pooling: pooling of token vectors to a vector of a sentence.
-        processor: processor of pictures or sounds, alone or within a text; None if the model reads none.
-        unread: sentences about weights in the files, and inputs of the model, that are not used.
-        patching: division of a picture or a sound into positions; None if the model reads text.
     """
 
-    name: str
-    tokenizer: Any
     config: Any
-    size: int
-    trial: Trial = Trial()
-    provenance: str = "pretrained"
-    pooling: Pooling = Pooling()
+    task: Task
+    kind: Any
+    tokenizer: Any = None
     processor: Any = None
-    unread: tuple[str, ...] = ()
-    patching: Patching | None = None
-
-    @property
-    def findings(self) -> tuple[str, ...]:
-        """Sentences about unused weights and inputs, and about the first runs."""
-        return (*self.unread, *self.trial.findings)
+    notes: tuple[str, ...] = ()
+    pooling: Pooling = Pooling()
 
     @property
     def hears(self) -> bool:
@@ -116,8 +108,33 @@ class ModelFacts(Facts):
         return hasattr(self.processor, "sampling_rate")
 
     @property
+    def reads_text(self) -> bool:
+        """Whether the model reads text; Whisper writes text and reads none."""
+        return self.tokenizer is not None and not self.hears
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModelFacts(Facts, ModelParts):
+    """Facts of a loaded model, which remain when its weights are dropped from memory.
+
+    Attributes:
+        name: display name.
+        size: bytes of the weights and buffers.
+        provenance: "pretrained", or "from a folder" if its origin is not known.
+        unread: sentences about weights in the files, and inputs of the model, that are not used.
+        patching: division of a picture or a sound into positions; None if the model reads text.
+    """
+
+    name: str
+    size: int
+    trial: Trial = Trial()
+    provenance: str = "pretrained"
+    unread: tuple[str, ...] = ()
+    patching: Patching | None = None
+
+    @property
     def squares(self) -> int:
-        """Number of (n, n) maps that a run holds at once: masks, and captured weights or the position biases of T5."""
+        """Number of (n, n) arrays that a run holds at once: masks, and captured weights or position biases of T5."""
         heads, masks = self.trial.heads.values(), 0 if self.trial.takes_rules else 2
         if self.trial.is_captured:
             return masks + 2 * sum(heads)
@@ -141,5 +158,5 @@ class Loaded(ModelFacts):
 
     @property
     def facts(self) -> ModelFacts:
-        """The facts alone, without the model and its weights."""
+        """Copy of the facts alone, without the model and its weights."""
         return ModelFacts(**{field.name: getattr(self, field.name) for field in fields(ModelFacts)})

@@ -18,8 +18,7 @@ from attnviz.core.errors import AttnvizError, Canceled, InputError
 from attnviz.sources.estimate import devices, free_bytes
 from attnviz.sources.huggingface import faults, files, hub, opening, senses, trial
 from attnviz.sources.huggingface.hub import DownloadProgress, Report
-from attnviz.sources.huggingface.loaded import Loaded, Turns
-from attnviz.sources.huggingface.opening import Unweighted
+from attnviz.sources.huggingface.loaded import Loaded, ModelParts, Turns
 
 UNREAD = ("pooler.",)
 """Weights that may be missing where only vectors of tokens are read."""
@@ -31,7 +30,7 @@ SHARE = 0.5
 
 
 def _size(loaded: Loaded) -> int:
-    """Size of a model for the cache, in bytes; a model larger than the cache counts as filling it, to be kept alone."""
+    """Size of a model for the cache, in bytes, at most that of the cache: a larger model is kept, as the only one."""
     return min(loaded.size, _models.most_bytes)
 
 
@@ -50,15 +49,12 @@ def loaded_model(name: str, report: Report = lambda progress: None) -> Loaded:
 
 
 def make_room(needs: int, device: torch.device, what: str, how: str, own_bytes: int = 0) -> None:
-    """Evict other models until a device has enough memory.
+    """Evict other models until a device has enough memory; raise InputError with both numbers if it never has.
 
     Args:
         needs: bytes that are needed.
         what, how: beginning of the error, such as "5 tokens need", and advice to the user.
         own_bytes: size of the model that the memory is for, if it is in the cache.
-
-    Raises:
-        InputError: with both numbers, if there is too little memory even without all other models.
     """
     while needs > (free := free_bytes(device)):
         if _models.bytes - own_bytes < needs - free or not _models.free(needs - free):
@@ -66,20 +62,15 @@ def make_room(needs: int, device: torch.device, what: str, how: str, own_bytes: 
 
 
 def load(name: str, report: Report = lambda progress: None) -> Loaded:
-    """Load a model, after a download if it is not here yet, and try it in short runs, see `trial`.
-
-    Raises:
-        InputError: if attnviz does not read such a model, or it does not fit into memory, with both numbers.
-        AttnvizError: if its files are missing, damaged, or do not belong together.
-        Canceled: if `report` returns False.
-    """
+    """Load a model, after a download if it is not here yet, and try it in short runs, see `trial`."""
     location = hub.find(name)
 
     def report_stage(what: str) -> None:
+        """Report the beginning of a stage; raise Canceled if `report` returns False."""
         if report(DownloadProgress(what, location.size, location.size)) is False:
             raise Canceled(f"The load of {faults.name(location.name)} was canceled.")
 
-    def read_parts(folder: Path) -> Unweighted:
+    def read_parts(folder: Path) -> ModelParts:
         with files.quiet():  # without the lock of builds, as a tokenizer may take very long
             return opening.read(folder, location.name)
 
@@ -99,7 +90,7 @@ def load(name: str, report: Report = lambda progress: None) -> Loaded:
 
 def tried(loaded: Loaded) -> Loaded:
     """Add the results of a model's first runs to its facts, see `trial` and `senses`."""
-    if loaded.hears or loaded.tokenizer is None:
+    if not loaded.reads_text:
         return senses.tried(loaded)
     try:
         return trial.tried(loaded)
@@ -109,12 +100,12 @@ def tried(loaded: Loaded) -> Loaded:
         raise
 
 
-def _build(location: hub.ModelLocation, parts: Unweighted) -> Loaded:
+def _build(location: hub.ModelLocation, parts: ModelParts) -> Loaded:
     """Build a model on the fastest device with enough memory; one thread does this at a time."""
     numbers, saved = files.headers(location.folder, location.name)
-    *fast, last = devices()
-    _models.reserve(location.name, min(numbers * _dtype_on(last, saved).itemsize, _models.most_bytes))
-    for device in (*fast, last):
+    cpu_bytes = numbers * _dtype_on(devices()[-1], saved).itemsize
+    _models.reserve(location.name, min(cpu_bytes, _models.most_bytes))
+    for device in devices():  # without a break, the last one is taken: the processor
         dtype = _dtype_on(device, saved)
         needs = round(numbers * dtype.itemsize * (1 + RUN))
         if needs <= free_bytes(device):
@@ -125,7 +116,8 @@ def _build(location: hub.ModelLocation, parts: Unweighted) -> Loaded:
     if getattr(config, "attention_type", None) == "block_sparse":  # BigBird: full attention up to `dense` tokens
         config.attention_type, dense = "original_full", (5 + 2 * config.num_random_blocks) * config.block_size
     model, prefix, unread = _read_weights(parts, location, dtype, numbers)
-    notes = [*parts.notes, *(["4-bit weights, unpacked"] if getattr(config, "quantization_config", None) else [])]
+    notes = [*parts.notes]
+    notes += ["4-bit weights, unpacked"] if getattr(config, "quantization_config", None) else []
     notes += [f"weights named without their prefix “{prefix}”"] if prefix else []
     return describe(
         model.to(device),
@@ -142,7 +134,7 @@ def _build(location: hub.ModelLocation, parts: Unweighted) -> Loaded:
 
 
 def describe(
-    model: Any, parts: Unweighted, turns: Turns, *, most: int | None = None, unread: tuple[str, ...] = (), **more: Any
+    model: Any, parts: ModelParts, turns: Turns, *, most: int | None = None, unread: tuple[str, ...] = (), **more: Any
 ) -> Loaded:
     """State the facts of a model, loaded here or by a user, before its first run.
 
@@ -151,42 +143,40 @@ def describe(
         unread: finding about weights that the model does not read.
         more: other attributes of `Loaded`.
     """
-    table = torch.empty(0)
+    embeddings = torch.empty(0)
     if parts.tokenizer is not None:
         try:
-            table = model.get_input_embeddings().weight
+            embeddings = model.get_input_embeddings().weight
         except (NotImplementedError, AttributeError):
             what = f"{faults.name(more['name'])} ({type(model).__name__}) has no table of vectors for tokens"
             raise InputError(f"{what}; attnviz shows models that read tokens of text.") from None
     if words := opening.MORE_INPUTS.get(parts.config.model_type):
         left_out = f"{type(model).__name__} also reads {words}, which attnviz leaves out"
         unread = (*unread, f"{left_out}: its numbers are those without it")
-    detail = {"vectors": str(parts.pooling) + ("" if parts.pooling.named else ", no pooling named")}
-    detail["states"] = f"the head of {opening.class_name(parts.config)} is not shown"
-    kinds = {"several": "several labels at once", "number": "regression"}
-    if parts.task == "labels":
-        detail["labels"] = kinds.get(opening.label_kind(parts.config), "")
+    detail = ""
+    if parts.task == "vectors":
+        detail = str(parts.pooling) + ("" if parts.pooling.named else ", no pooling named")
+    elif parts.task == "states":
+        detail = f"the head of {opening.class_name(parts.config)} is not shown"
+    elif parts.task == "labels":
+        kinds = {"several": "several labels at once", "number": "regression", "one": ""}
+        detail = kinds[opening.label_kind(parts.config)]
     weights = [*model.parameters(), *model.buffers()]
-    first = table if len(table) else weights[0]
+    first = embeddings if len(embeddings) else weights[0]
     limits = [most, longest_of(model, parts.tokenizer)] if parts.reads_text else []
     return Loaded(
+        **vars(parts) | more,
         model=model,
         turns=turns,
-        config=parts.config,
-        task=parts.task,
-        tokenizer=parts.tokenizer,
-        processor=parts.processor,
-        pooling=parts.pooling,
         made_of=type(model).__name__,
         device=first.device if first.device.type != "meta" else torch.device("cpu"),
         dtype=next((weight.dtype for weight in weights if weight.is_floating_point()), torch.float32),
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         size=sum(tensor.nbytes for tensor in weights),
-        vocabulary=len(table),
+        vocabulary=len(embeddings),
         longest=min(filter(None, limits), default=None),
-        detail=detail.get(parts.task, ""),
+        detail=detail,
         unread=unread,
-        **more,
     )
 
 
@@ -208,20 +198,17 @@ def _dtype_on(device: torch.device, dtype: torch.dtype) -> torch.dtype:
 
 
 def _read_weights(
-    parts: Unweighted, location: hub.ModelLocation, dtype: torch.dtype, numbers: int
+    parts: ModelParts, location: hub.ModelLocation, dtype: torch.dtype, numbers: int
 ) -> tuple[nn.Module, str, tuple[str, ...]]:
-    """Build a model with all its weights, in evaluation mode, with its eager attention.
-
-    Args:
-        numbers: number of parameters in the files; a much larger model is not built.
+    """Build a model with all its weights, in evaluation mode, with its eager attention; see `files.build`.
 
     Returns:
         The model, the prefix removed from the names of its weights, and a finding of unread weights.
     """
     from transformers import Mxfp4Config
 
-    who, packed = faults.name(location.name), getattr(parts.config, "quantization_config", None)
-    options = {"quantization_config": Mxfp4Config(dequantize=True)} if packed else {}
+    who, is_packed = faults.name(location.name), bool(getattr(parts.config, "quantization_config", None))
+    options = {"quantization_config": Mxfp4Config(dequantize=True)} if is_packed else {}
     build = partial(files.build, parts.kind, location.folder, parts.config, dtype, numbers, **options)
     try:
         model, info = build()
@@ -243,20 +230,20 @@ def _read_weights(
 
 def _prefix(unexpected: set[str], missing: set[str], base: str) -> str:
     """Prefix such as "module." of DataParallel whose removal turns unexpected names into missing names; "" if none."""
-    fits = Counter()
+    fitting_names = Counter()  # of each prefix
     for name in unexpected:
         for dot in re.finditer(r"\.", name):
-            rest = name[dot.end() :]
-            fits[name.removesuffix(rest)] += rest in missing or f"{base}.{rest}" in missing
-    prefix = max(fits, key=fits.get, default="")
-    return prefix if fits[prefix] else ""
+            prefix, shorter = name[: dot.end()], name[dot.end() :]
+            fitting_names[prefix] += shorter in missing or f"{base}.{shorter}" in missing
+    best = max(fitting_names, key=fitting_names.get, default="")
+    return best if fitting_names[best] else ""
 
 
 def _unread(model: nn.Module, names: set[str]) -> tuple[str, ...]:
     """Finding about unread weights for modules of the model, such as biases in files for a model without biases."""
     base = f"{model.base_model_prefix}."
     modules = {name.removeprefix(base) for name, _ in model.named_modules() if name}
-    of_modules = sorted(name for name in names if name.removeprefix(base).rpartition(".")[0] in modules)
-    more = f" and {len(of_modules) - 3} more" if len(of_modules) > 3 else ""
-    listed = ", ".join(visible_text(name, 120) for name in of_modules[:3]) + more
-    return (f"The model leaves {len(of_modules)} weights of its files unread: {listed}",) if of_modules else ()
+    unread = sorted(name for name in names if name.removeprefix(base).rpartition(".")[0] in modules)
+    more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
+    listed = ", ".join(visible_text(name, 120) for name in unread[:3]) + more
+    return (f"The model leaves {len(unread)} weights of its files unread: {listed}",) if unread else ()

@@ -7,7 +7,7 @@ grid, row by row. The positions of tiles are measured on a ramp of colors, see `
 import math
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +35,15 @@ PATCHES = "image_grid_thw"
 
 
 def processor_of(folder: Path, config: Any) -> Any:
-    """Load the processor of texts and pictures of a folder; None if it has none.
-
-    Raises:
-        AttnvizError: if the processor cannot be used.
-    """
+    """Load the processor of texts and pictures of a folder; None if it has none, AttnvizError if it cannot be used."""
     import transformers
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
 
-    settings = [files.read_json(folder / name) for name in (files.PROCESSOR, files.PREPROCESSOR)]
-    settings = [values for values in settings if isinstance(values, dict)]
-    names = [values.get("processor_class") for values in settings] + [PROCESSOR_MAPPING_NAMES.get(config.model_type)]
-    kind = getattr(transformers, next((name for name in names if isinstance(name, str)), ""), None)
+    contents = [files.read_json(folder / name) for name in (files.PROCESSOR, files.PREPROCESSOR)]
+    settings = [content for content in contents if isinstance(content, dict)]
+    names = [content.get("processor_class") for content in settings] + [PROCESSOR_MAPPING_NAMES.get(config.model_type)]
+    class_name = next((name for name in names if isinstance(name, str)), "")
+    kind = getattr(transformers, class_name, None)
     if not settings or not (isinstance(kind, type) and issubclass(kind, transformers.ProcessorMixin)):
         return None
     try:
@@ -62,36 +59,35 @@ def without_videos(kind: Any) -> Any:
     if not left_out:
         return kind
 
-    def arguments(cls: Any, *args: Any, **settings: Any) -> list[Any]:
-        """Load the other parts; None stands for each part that is left out."""
-        return [*super(derived, cls)._get_arguments_from_pretrained(*args, **settings), *[None] * left_out]
+    class WithoutVideos(kind):
+        @classmethod
+        def get_attributes(cls) -> list[str]:
+            return parts
 
-    methods = {"get_attributes": lambda cls: parts, "_get_arguments_from_pretrained": arguments}
-    derived = type(kind.__name__, (kind,), {name: classmethod(method) for name, method in methods.items()})
-    return derived
+        @classmethod
+        def _get_arguments_from_pretrained(cls, *args: Any, **settings: Any) -> list[Any]:
+            return [*super()._get_arguments_from_pretrained(*args, **settings), *[None] * left_out]
+
+    WithoutVideos.__name__ = kind.__name__
+    return WithoutVideos
 
 
 def why_none(facts: ModelFacts) -> str:
     """Reason why a model reads text alone here, to put after its name; "" if it reads pictures, too."""
-    if facts.tokenizer is None or facts.processor is None:
-        note = next((note for note in facts.notes if note.startswith(NO_PICTURES)), "")
-        has_tower = any(map(tapped.is_sense, facts.config.sub_configs))
-        missing = f"{NO_PICTURES}: its folder has no {files.PROCESSOR}" if has_tower else ""
-        return note or missing or "it reads text alone"
-    return f"{NO_PICTURES} here: it computes attention in its own code" if facts.trial.is_captured else ""
+    if facts.tokenizer is not None and facts.processor is not None:
+        return f"{NO_PICTURES} here: it computes attention in its own code" if facts.trial.is_captured else ""
+    for note in facts.notes:
+        if note.startswith(NO_PICTURES):
+            return note
+    has_tower = any(map(tapped.is_sense, facts.config.sub_configs))
+    return f"{NO_PICTURES}: its folder has no {files.PROCESSOR}" if has_tower else "it reads text alone"
 
 
 def sentences(facts: ModelFacts, texts: list[str], pictures: Pictures, system: str) -> tuple[Sentence, ...]:
     """Tokenize texts with pictures. Each text is a user's turn; without a chat template, it follows its pictures.
 
     The ids are those of the processor. A token of a picture has its box in the picture, and the position in the text at
-    which the picture was inserted.
-
-    Args:
-        system: the system's turn; "" for none.
-
-    Raises:
-        InputError: if a text contains the processor's sign for a picture.
+    which the picture was inserted. The chat begins with the turn `system` of the system, unless it is "".
     """
     pairs = zip(texts, pictures, strict=True)
     rows = [_sentence(facts, without_surrogates(text), row, system) for text, row in pairs]
@@ -112,15 +108,16 @@ def inputs(loaded: Loaded, sentences: tuple[Sentence, ...]) -> dict[str, Tensor]
 
 
 def _arrays(pictures: list[tuple[Picture, ...]]) -> list[list[Any]]:
-    """Convert the pictures of each text to arrays for a processor."""
-    return [[picture.pixels.numpy() for picture in row] for row in pictures]
+    """Pixels of the pictures of each text, (height, width, 3), as NumPy arrays for a processor."""
+    return [[picture.pixels.numpy() for picture in of_text] for of_text in pictures]
 
 
 def _types(encoded: Any, name: str, sentences: tuple[Sentence, ...], image: int) -> Tensor:
-    """Types of the tokens as the processor gives them; generated tokens get the type that pictures do not have."""
-    of_id = dict(zip(encoded["input_ids"].flatten().tolist(), encoded[name].flatten().tolist(), strict=True))
+    """Types 0 or 1 of the tokens, (B, n), as the processor gives them; an answer gets the type that pictures lack."""
+    ids, types = encoded["input_ids"].flatten().tolist(), encoded[name].flatten().tolist()
+    type_of = dict(zip(ids, types, strict=True))
     rows = [
-        [1 - of_id[image] if token.role == ANSWER else of_id.get(token.id, 0) for token in sentence.tokens]
+        [1 - type_of[image] if token.role == ANSWER else type_of.get(token.id, 0) for token in sentence.tokens]
         for sentence in sentences
     ]
     return torch.tensor(rows)
@@ -132,7 +129,13 @@ def _sentence(facts: ModelFacts, text: str, pictures: tuple[Picture, ...], syste
     tokenizer, sign = processor.tokenizer, processor.image_token
     if sign in text:
         raise InputError(f"The text contains {sign}, which stands for a picture; leave it out.")
-    prompt, turns = _prompt(facts, text, len(pictures), system)
+    prompt, chat = sign * len(pictures) + text, ""
+    turns, render = reading.turns_of(text, system, len(pictures)), partial(reading.render_chat, processor, facts.name)
+    if processor.chat_template:
+        with suppress(InputError):  # raised if the template takes only texts
+            chat = render(turns, add_generation_prompt=True)
+    if is_chat := bool(chat) and chat.count(sign) == len(pictures):
+        prompt = chat
     added = tokenizer.bos_token is None or not prompt.startswith(tokenizer.bos_token)
     options = {"add_special_tokens": added, "return_text_replacement_offsets": True, "return_tensors": "pt"}
     encoded = processor(images=_arrays([pictures]), text=[prompt], **options)
@@ -149,8 +152,8 @@ def _sentence(facts: ModelFacts, text: str, pictures: tuple[Picture, ...], syste
     else:  # the tokens have unknown positions in the text: they are shown by name
         tokens = tuple(Token(reading.name_of(tokenizer, id), id, len(full), len(full)) for id in ids)
     tokens = tuple(_in_short_text(token, replaced) for token in tokens)
-    if turns:
-        tokens = reading.with_roles(tokens, short, *turns)
+    if is_chat:
+        tokens = reading.with_roles(tokens, short, turns, render)
     image_token, cells_and_pictures = str(tokenizer.convert_ids_to_tokens(image)), []
     for number, (picture, part) in enumerate(zip(pictures, replaced, strict=True)):
         count = part["replacement"].count(image_token)
@@ -159,42 +162,25 @@ def _sentence(facts: ModelFacts, text: str, pictures: tuple[Picture, ...], syste
     for i, token in enumerate(tokens):
         if token.id == image:
             cell, number = next(pairs)
-            box = cell and cell.box and replace(cell.box, picture=number)  # None in the padding around a picture
-            tokens[i] = replace(token, text=cell.text if cell else token.text, special=box is None, box=box)
+            has_box = cell is not None and cell.box is not None  # not in the padding around a picture
+            box = replace(cell.box, picture=number) if has_box else None
+            tokens[i] = replace(token, text=cell.text if cell else token.text, special=not has_box, box=box)
     return Sentence(short, tuple(tokens), len(tokens), pictures)
 
 
-def _prompt(facts: ModelFacts, text: str, count: int, system: str) -> tuple[str, tuple[Any, Any] | None]:
-    """Text for the processor; with a chat template also the turns, and the function that renders some of them."""
-    processor = facts.processor
-    turns = [{"role": "system", "content": system}] if system else []
-    turns.append({"role": "user", "content": text})
-
-    def render(part: list[dict[str, str]], **options: bool) -> str:
-        """Render the first turns; the last of all turns begins with the pictures."""
-        chat = [{"role": turn["role"], "content": [{"type": "text", "text": turn["content"]}]} for turn in part]
-        if len(part) == len(turns):
-            chat[-1]["content"][:0] = [{"type": "image"}] * count
-        return reading.render_chat(processor, facts.name, chat, **options)
-
-    if processor.chat_template:
-        prompt = ""
-        with suppress(InputError):  # raised if the template takes only texts
-            prompt = render(turns, add_generation_prompt=True)
-        if prompt.count(processor.image_token) == count:
-            return prompt, (turns, render)
-    return processor.image_token * count + text, None
-
-
 def _in_short_text(token: Token, replaced: list[dict[str, Any]]) -> Token:
-    """Convert the position of a token from the full text to the short text, which has one sign for each picture."""
-    surplus = 0
-    for part in replaced:
-        (start, end), (new_start, new_end) = part["span"], part["new_span"]
-        if new_start <= token.start < min(new_end, token.end):
+    """Convert the position of a token from the full text to the short text, which has one sign for each picture.
+
+    Args:
+        replaced: span of each sign in the short text, and "new_span" of its replacement in the full text.
+    """
+    surplus = 0  # characters by which the full text before the token is longer
+    for sign in replaced:
+        (start, end), (full_start, full_end) = sign["span"], sign["new_span"]
+        if full_start <= token.start < min(full_end, token.end):
             return replace(token, start=start, end=start, special=True)
-        if new_end <= token.start:
-            surplus += new_end - new_start - (end - start)
+        if full_end <= token.start:
+            surplus += full_end - full_start - (end - start)
     return replace(token, start=token.start - surplus, end=token.end - surplus)
 
 
@@ -225,13 +211,12 @@ def cells(processor: Any, size: tuple[int, int], count: int) -> tuple[Token, ...
         return None
     if not all(math.isfinite(number) for tile in tiles for number in (*tile.across, *tile.down)):
         return None
-    has_class = getattr(processor, "vision_feature_select_strategy", "") == "full"
-    patching = positions.square_patching(count // len(tiles), tiles[0], ("[CLS]",) if has_class else ())
+    has_class_token = getattr(processor, "vision_feature_select_strategy", "") == "full"
+    patching = positions.square_patching(count // len(tiles), tiles[0], ("[CLS]",) if has_class_token else ())
     if count % len(tiles) or patching is None:
         return None
-    names = [f"tile{number}·" if len(tiles) > 1 else "" for number in range(len(tiles))]
-    return tuple(
-        replace(token, text=name + token.text)
-        for name, tile in zip(names, tiles, strict=True)
-        for token in patching.tokens(tile)
-    )
+    tokens = []
+    for number, tile in enumerate(tiles):
+        name = f"tile{number}·" if len(tiles) > 1 else ""
+        tokens += [replace(token, text=name + token.text) for token in patching.tokens(tile)]
+    return tuple(tokens)

@@ -16,23 +16,16 @@ from attnviz.capturing.captured import PROVENANCE
 from attnviz.core.errors import InputError, quoted
 from attnviz.sources.huggingface import faults, loading, opening, tapped
 from attnviz.sources.huggingface.hub import Report
-from attnviz.sources.huggingface.loaded import Turns
-from attnviz.sources.huggingface.opening import Unweighted
+from attnviz.sources.huggingface.loaded import ModelParts, Turns
 from attnviz.sources.huggingface.sense_models import SenseModel
 from attnviz.sources.huggingface.source import HuggingFace, Pretrained
 from attnviz.sources.own_code import in_evaluation
 
-EAGER = "eager"
-
 
 def by_name(name: str, report: Report = lambda progress: None, **settings: object) -> Pretrained:
-    """Load a model by its name or folder, and make its source; the model reads text, pictures or sounds.
-
-    Raises:
-        AttnvizError: if the model cannot be loaded, with the reason; `Canceled` if `report` returned False.
-    """
+    """Load a model by its name or folder, and make its source; the model reads text, pictures or sounds."""
     loaded = loading.loaded_model(name, report)
-    if not (loaded.hears or loaded.tokenizer is None):
+    if loaded.reads_text:
         return HuggingFace(name, **settings)
     if settings:
         raise InputError(f"{name} reads no text, and has no setting {quoted(next(iter(settings)))}; leave it out.")
@@ -43,17 +36,18 @@ class Borrowed(Turns):
     """Schedule of the runs of a user's own model, one at a time; after each run, its state is restored.
 
     Attributes:
+        peft_model: model of PEFT whose adapters are off in a run; None for no such model.
         is_tapped: whether a run sets attnviz's attention.
     """
 
-    def __init__(self, model: nn.Module, whole: nn.Module, adapters: bool):
+    def __init__(self, model: nn.Module, peft_model: nn.Module | None):
         super().__init__(model)
-        self._model, self._whole, self._adapters, self._lock = model, whole, adapters, RLock()
-        self.is_tapped = False
+        self._model, self.peft_model, self.is_tapped = model, peft_model, False
+        self._lock = RLock()  # the first runs, in `of_model`, are turns within a turn
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        adapters_off = nullcontext() if self._adapters else self._whole.disable_adapter()
+        adapters_off = self.peft_model.disable_adapter() if self.peft_model else nullcontext()
         with self._lock, super().turn(), adapters_off, in_evaluation(self._model):
             before = self._model.config._attn_implementation
             try:
@@ -74,9 +68,7 @@ def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: boo
         adapters: whether a model of PEFT runs with its adapters.
 
     Raises:
-        InputError: if it is no model of transformers, has no tokenizer, does not read text, or is wrapped in an object
-            that changes its logits, as with prompt tuning.
-        AttnvizError: if the model cannot be run, or no attention is captured.
+        InputError: if it is no model of transformers, has no tokenizer, or is changed by prompt or prefix tuning.
     """
     from transformers import PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
@@ -96,22 +88,22 @@ def of_model(model: nn.Module, tokenizer: Any, *, title: str = "", adapters: boo
     is_vision = inner.main_input_name == "pixel_values" and "pixel_values" in input_names
     if not is_vision and not isinstance(tokenizer, PreTrainedTokenizerBase):
         raise InputError(f"{quoted(tokenizer)} is no tokenizer of transformers; give attnviz.load(model, tokenizer).")
-    config, turns = copy(inner.config), Borrowed(inner, model, adapters)
+    config, turns = copy(inner.config), Borrowed(inner, None if adapters else model)
     config.architectures = [type(inner).__name__]
     if not is_vision:
-        parts = Unweighted(config, opening.task_of(inner, config), type(inner), tokenizer, processor)
+        task, reads = opening.task_of(inner, config), {"tokenizer": tokenizer, "processor": processor}
     elif sense_parts := opening.sense_class(config):
-        parts = Unweighted(config, sense_parts[1], type(inner), processor=tokenizer)
+        task, reads = sense_parts[1], {"processor": tokenizer}
     else:
         raise opening.not_of_text(type(inner).__name__)
-    name = (title or getattr(model.config, "name_or_path", "") or type(inner).__name__).rstrip("/").split("/")[-1]
-    name += "" if adapters else " without adapters"
+    stated_name = title or getattr(model.config, "name_or_path", "") or type(inner).__name__
+    name = stated_name.rstrip("/").split("/")[-1] + ("" if adapters else " without adapters")
     loaded = loading.describe(
         inner,
-        parts,
+        ModelParts(config=config, task=task, kind=type(inner), **reads),
         turns,
         name=name,
-        implementation=config._attn_implementation if inner._can_set_attn_implementation() else EAGER,
+        implementation=config._attn_implementation if inner._can_set_attn_implementation() else "eager",
         notes=("a model that you loaded",),
         provenance=PROVENANCE,
     )

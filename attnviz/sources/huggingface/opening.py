@@ -1,16 +1,14 @@
 """Read the configuration of a model before its weights: find its task, class, and tokenizer or processor."""
 
-from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.record import LabelKind
 from attnviz.sources.huggingface import embedding, faults, files, mixing
+from attnviz.sources.huggingface.loaded import ModelParts, Task
 
-Task = Literal["next", "fill", "labels", "tokens", "write", "vectors", "states", "objects"]
-"""Tasks of a model; `sources.base.TASKS` describes them."""
 TABLES: tuple[tuple[str, Task, str], ...] = (
     ("FOR_SEQUENCE_CLASSIFICATION_", "labels", "AutoModelForSequenceClassification"),
     ("FOR_TOKEN_CLASSIFICATION_", "tokens", "AutoModelForTokenClassification"),
@@ -35,45 +33,16 @@ SAFE = {"local_files_only": True, "trust_remote_code": False}
 """Options of `from_pretrained`, so that it asks no hub and runs no code of a model."""
 
 
-@dataclass(frozen=True)
-class Unweighted:
-    """Parts of a model that can be read without its weights.
-
-    Attributes:
-        kind: class of the model.
-        tokenizer: tokenizer of transformers; None if the model reads no text.
-        processor: processor for pictures, texts with pictures, or sounds; None if the model reads only text.
-        notes: reason why the model cannot read pictures, if its class can.
-        pooling: pooling of token vectors to a vector of a sentence.
-    """
-
-    config: Any
-    task: Task
-    kind: Any
-    tokenizer: Any = None
-    processor: Any = None
-    notes: tuple[str, ...] = ()
-    pooling: embedding.Pooling = embedding.Pooling()
-
-    @property
-    def reads_text(self) -> bool:
-        """Whether the model reads text; Whisper writes text and reads none."""
-        return self.tokenizer is not None and not hasattr(self.processor, "sampling_rate")
-
-
-def read(folder: Path, name: str) -> Unweighted:
-    """Read the configuration, the task, the class, and the tokenizer or processor of a folder.
-
-    Raises:
-        AttnvizError: if one of them cannot be used, or if attnviz does not support the input of the model.
-    """
+def read(folder: Path, name: str) -> ModelParts:
+    """Read the configuration, the task, the class, and the tokenizer or processor of a folder."""
     import transformers
 
     config, pooling = configuration(folder, name), embedding.of_folder(folder)
     if sense_parts := sense_class(config):
-        *facts, sense = sense_parts
-        tokenizer = _tokenizer(folder, name) if facts[1] == "write" else None
-        return Unweighted(*facts, tokenizer, _processor(folder, name, sense))
+        config, task, kind, sense = sense_parts
+        tokenizer = _tokenizer(folder, name) if task == "write" else None
+        processor = _processor(folder, name, sense)
+        return ModelParts(config=config, task=task, kind=kind, tokenizer=tokenizer, processor=processor)
     task, auto = _task(config, pooling.named)
     kind = auto and auto._model_mapping.get(type(config), None)
     if isinstance(kind, tuple | list):
@@ -83,13 +52,13 @@ def read(folder: Path, name: str) -> Unweighted:
         raise not_of_text(who)
     if config.is_encoder_decoder and auto is transformers.AutoModel:
         raise InputError(f"{who} has a decoder but no language modeling head; choose a model with one.")
-    tokenizer, processor, notes = _tokenizer(folder, name), None, ()
+    parts = {"tokenizer": _tokenizer(folder, name), "pooling": pooling}
     if has_senses(config):
         try:
-            processor = mixing.processor_of(folder, config)
+            parts["processor"] = mixing.processor_of(folder, config)
         except AttnvizError as error:
-            notes = (f"{error}",)
-    return Unweighted(config, task, kind, tokenizer, processor, notes, pooling)
+            parts["notes"] = (f"{error}",)
+    return ModelParts(config=config, task=task, kind=kind, **parts)
 
 
 def configuration(folder: Path, name: str) -> Any:
@@ -160,8 +129,9 @@ def label_kind(config: Any) -> LabelKind:
 
     A cross-encoder of sentence-transformers with one label states its activation function instead of this kind.
     """
-    activation = (getattr(config, "sentence_transformers", None) or {}).get("activation_fn")
-    activation = activation or getattr(config, "sbert_ce_default_activation_function", None) or ""
+    newer = (getattr(config, "sentence_transformers", None) or {}).get("activation_fn")
+    older = getattr(config, "sbert_ce_default_activation_function", None)
+    activation = newer or older or ""
     if config.problem_type == "regression" or (config.num_labels == 1 and activation.endswith("Identity")):
         return "number"
     return "several" if config.problem_type == "multi_label_classification" else "one"
@@ -185,8 +155,8 @@ def not_of_text(who: str) -> InputError:
 
 def class_name(config: Any) -> str:
     """Name of the class with which a model was saved; "" if the configuration does not state it."""
-    listed = config.architectures
-    return listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], str) else ""
+    names = config.architectures if isinstance(config.architectures, list) else []
+    return names[0] if names and isinstance(names[0], str) else ""
 
 
 def _is_listed(config: Any, table: str) -> bool:
@@ -200,8 +170,7 @@ def _is_listed(config: Any, table: str) -> bool:
 def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
     """Task of a model, and the automatic class for this task; both are None if the model does not read text.
 
-    Args:
-        pooled: whether the folder of the model states the pooling of token vectors.
+    If the folder of the model states a pooling of token vectors (`pooled`), its task is "vectors".
     """
     import transformers
     from transformers.models.auto import modeling_auto as names
@@ -226,11 +195,7 @@ def _task(config: Any, pooled: bool) -> tuple[Task | None, Any]:
 
 
 def task_of(model: Any, config: Any) -> Task:
-    """Task of a loaded model, by its class; for a custom class, by whether the model has output embeddings.
-
-    Raises:
-        InputError: if the model does not read text.
-    """
+    """Task of a loaded model, by its class; for a custom class, by whether the model has output embeddings."""
     if not _reads_text(type(model)):
         raise not_of_text(type(model).__name__)
     task = _task(config, False)[0]
@@ -245,19 +210,17 @@ def _reads_text(model: type) -> bool:
 
 
 def _tokenizer(folder: Path, name: str) -> Any:
-    """Load the tokenizer of a folder with transformers, and try it on a text.
+    """Load the tokenizer of a folder; raise InputError if it cannot be used.
 
-    Raises:
-        InputError: if no tokenizer can be used. From missing files, transformers makes one with an empty vocabulary.
+    If its files are missing, transformers makes one with an empty vocabulary.
     """
     import transformers
 
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **SAFE)
-        words = len(tokenizer) - len(
-            set(tokenizer.all_special_ids)
-        )  # without its files, T5's tokenizer still has a blank
-        problem = "" if words > 2 and tokenizer("A test.")["input_ids"] else "its vocabulary is empty."
+        words = len(tokenizer) - len({*tokenizer.all_special_ids})
+        is_empty = words <= 2 or not tokenizer("A test.")["input_ids"]  # T5's still has a blank without its files
+        problem = "its vocabulary is empty." if is_empty else ""
     except BaseException as error:
         if not faults.is_failure(error):
             raise

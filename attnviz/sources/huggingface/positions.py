@@ -48,13 +48,13 @@ class Plane:
     down: tuple[float, float] = (1.0, 0.0)
     digits: int = DIGITS
 
-    def box(self, left: float, top: float, right: float, bottom: float, picture: int = 0) -> Box | None:
+    def box(self, left: float, top: float, right: float, bottom: float) -> Box | None:
         """Convert a rectangle in pixels to a box in fractions of the picture; None if it lies in the padding."""
         (scale_x, offset_x), (scale_y, offset_y) = self.across, self.down
         x, x2 = sorted((scale_x * left + offset_x, scale_x * right + offset_x))
         y, y2 = sorted((scale_y * top + offset_y, scale_y * bottom + offset_y))
         x, x2, y, y2 = (round(min(max(edge, 0.0), 1.0), self.digits) for edge in (x, x2, y, y2))
-        return Box(x, y, x2, y2, picture) if x2 - x > 1e-9 and y2 - y > 1e-9 else None
+        return Box(x, y, x2, y2) if x2 - x > 1e-9 and y2 - y > 1e-9 else None
 
 
 def planes(process: Callable[[Tensor], Tensor], size: tuple[int, int]) -> list[Plane]:
@@ -84,14 +84,15 @@ def _plane(shares: Tensor, is_real: Tensor, size: tuple[int, int]) -> Plane:
         is_real: whether a number is not padding, (3, height, width).
     """
     lines = []
-    for channel, pixels in ((0, size[1]), (1, size[0])):
-        is_inside, total = is_real[channel], shares[channel].where(is_real[channel], 0).sum(channel)
-        counts = is_inside.sum(channel)
-        places = counts.nonzero()[:, 0]
-        margin = math.ceil(len(places) * EDGE)
-        inner = places[margin : len(places) - margin] if len(places) > 4 * margin + 4 else places
-        parts = (total[inner] / counts[inner]).double() * (pixels - 1) / pixels + 0.5 / pixels
-        slope, offset = np.polyfit(inner + 0.5, parts, 1)
+    for channel, pixels in ((0, size[1]), (1, size[0])):  # red grows along the width, green along the height
+        totals = shares[channel].where(is_real[channel], 0).sum(channel)
+        counts = is_real[channel].sum(channel)
+        indices = counts.nonzero()[:, 0]  # of rows or columns that are not all padding
+        margin = math.ceil(len(indices) * EDGE)
+        if len(indices) > 4 * margin + 4:
+            indices = indices[margin : len(indices) - margin]
+        parts = (totals[indices] / counts[indices]).double() * (pixels - 1) / pixels + 0.5 / pixels
+        slope, offset = np.polyfit(indices + 0.5, parts, 1)
         lines.append((float(slope), float(offset)))
     return Plane(*shares.shape[1:], *lines)
 
@@ -157,10 +158,9 @@ class Patching:
         """Positions row by row, with the boxes of the cells."""
         rows, columns = self.cells(plane)
         tokens = [*patches(rows.count, columns.count, self.extra)]
-        for i in range(rows.count * columns.count):
+        for i, token in enumerate(tokens[len(self.extra) :]):
             (top, bottom), (left, right) = rows.edges(i // columns.count), columns.edges(i % columns.count)
-            number = len(self.extra) + i
-            tokens[number] = replace(tokens[number], box=plane.box(left, top, right, bottom))
+            tokens[len(self.extra) + i] = replace(token, box=plane.box(left, top, right, bottom))
         return tuple(tokens)
 
     def stages(self) -> Iterator[Self]:
@@ -171,18 +171,18 @@ class Patching:
 
     def in_windows(self, windows: WindowGrid, plane: Plane) -> tuple[Token, ...] | None:
         """Positions of patches with the padding that fills their windows, which has no boxes; None if no stage fits."""
-        stages, size = replace(self, extra=()).stages(), (windows.rows, windows.columns)
-        cut = next((cut for cut in stages if tuple(cells.count for cells in cut.cells(plane)) == size), None)
-        if cut is None:
+        for stage in replace(self, extra=()).stages():
+            if [cells.count for cells in stage.cells(plane)] == [windows.rows, windows.columns]:
+                break
+        else:
             return None
-        tokens, (rows, columns) = iter(cut.tokens(plane)), windows.padded
-        return tuple(
-            replace(next(tokens), id=row * columns + column)
-            if row < windows.rows and column < windows.columns
-            else Token(PADDING, row * columns + column, 0, 0, special=True)
-            for row in range(rows)
-            for column in range(columns)
-        )
+        (rows, columns), patch_tokens = windows.padded, iter(stage.tokens(plane))
+        tokens = []
+        for id in range(rows * columns):
+            is_patch = id // columns < windows.rows and id % columns < windows.columns
+            token = next(patch_tokens) if is_patch else Token(PADDING, id, 0, 0, special=True)
+            tokens.append(replace(token, id=id))
+        return tuple(tokens)
 
 
 def square_patching(count: int, plane: Plane, extra: Sequence[str]) -> Patching | None:
@@ -191,15 +191,15 @@ def square_patching(count: int, plane: Plane, extra: Sequence[str]) -> Patching 
     Args:
         extra: names of positions that may stand before the patches.
     """
-    sides = plane.height, plane.width
-    strides = range(min(sides), 0, -1)
-    exact = [(stride, False) for stride in strides if not any(side % stride for side in sides)]
-    any_stride = [(stride, rounds_up) for rounds_up in (False, True) for stride in strides]
+    sides = range(min(plane.height, plane.width), 0, -1)
+    without_rest = [Convolution(n, n) for n in sides if plane.height % n == plane.width % n == 0]
+    rounded_down = [Convolution(n, n) for n in sides]
+    rounded_up = [Convolution(n, n, rounds_up=True) for n in sides]
     for names in dict.fromkeys((tuple(extra), ())):
-        for stride, rounds_up in (*exact, *any_stride):
-            cut = Patching(((Convolution(stride, stride, rounds_up=rounds_up),) * 2,), names)
-            if cut.count(plane) == count:
-                return cut
+        for patch in (*without_rest, *rounded_down, *rounded_up):
+            squares = Patching(((patch, patch),), names)
+            if squares.count(plane) == count:
+                return squares
     return None
 
 
@@ -233,14 +233,15 @@ def cell_maps(model: nn.Module, captured: Capture) -> Iterator[list[CellMap]]:
         axes = inputs[0].dim() - 2
         if axes not in (1, 2) or output.dim() - 2 != axes:
             return
-        size, output_size = ((1, *tensor.shape[2:])[-2:] for tensor in (inputs[0], output))
+        size, output_size = ((1, *tensor.shape[2:])[-2:] for tensor in (inputs[0], output))  # rows and columns
         if not maps:
             maps.append(CellMap(0, size, ()))
         layers = next((cells.layers for cells in reversed(maps) if cells.size == size), None)
         layer = _convolution(module, axes)
         if layers is None or layer is None:
             return
-        if tuple(CellAxis(n, 0, 1).convolved(part).count for n, part in zip(size, layer, strict=True)) == output_size:
+        axes_made = [CellAxis(n, 0, 1).convolved(along) for n, along in zip(size, layer, strict=True)]
+        if tuple(axis.count for axis in axes_made) == output_size:
             maps.append(CellMap(len(captured.calls), output_size, (*layers, layer)))
 
     with watching(convolutions, keep):
@@ -249,9 +250,9 @@ def cell_maps(model: nn.Module, captured: Capture) -> Iterator[list[CellMap]]:
 
 def _convolution(module: nn.Module, axes: int) -> tuple[Convolution, Convolution] | None:
     """Convolutions of a module along rows and columns; None if its settings are not numbers."""
-    numbers = [getattr(module, name, 1) for name in ("kernel_size", "stride", "padding", "dilation")]
-    if not all(isinstance(number, int | tuple) for number in numbers):
+    settings = [getattr(module, name, 1) for name in ("kernel_size", "stride", "padding", "dilation")]
+    if not all(isinstance(setting, int | tuple) for setting in settings):
         return None
-    columns = zip(*(number if isinstance(number, tuple) else (number,) * axes for number in numbers), strict=True)
-    layers = [Convolution(*numbers, getattr(module, "ceil_mode", False)) for numbers in columns]
-    return (Convolution(1, 1), *layers)[-2], layers[-1]
+    per_axis = [setting if isinstance(setting, tuple) else (setting,) * axes for setting in settings]
+    layers = [Convolution(*numbers, getattr(module, "ceil_mode", False)) for numbers in zip(*per_axis, strict=True)]
+    return layers[0] if axes == 2 else Convolution(1, 1), layers[-1]

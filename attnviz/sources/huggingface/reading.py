@@ -54,12 +54,12 @@ def sentences(tokenizer: Any, texts: list[str], *, pairs: bool = True) -> tuple[
         InputError: if a text has only special tokens, or only some of the texts are pairs.
     """
     texts = [without_surrogates(text) for text in texts]
-    halves = [text.partition(PAIR) if pairs else (text, "", "") for text in texts]
-    if any(bars for _, bars, _ in halves) and not all(bars for _, bars, _ in halves):
-        raise InputError(f"Some lines are pairs (with {PAIR} in them) and some are not; make all of them the same.")
-    rows = [cut(tokenizer, before, after if bars else None) for before, bars, after in halves]
-    if not rows:
+    if not texts:
         raise InputError("There is no sentence; type at least one.")
+    are_pairs = pairs and PAIR in texts[0]
+    if pairs and any((PAIR in text) != are_pairs for text in texts):
+        raise InputError(f"Some lines are pairs (with {PAIR} in them) and some are not; make all of them the same.")
+    rows = [cut(tokenizer, *(text.split(PAIR, 1) if are_pairs else [text])) for text in texts]
     for number, row in enumerate(rows, 1):
         if all(token.special and token.start == token.end for token in row):
             raise InputError(f"Sentence {number} has no token for this model; type at least one word in it.")
@@ -74,9 +74,9 @@ def pad(tokenizer: Any, sentences: list[Sentence]) -> tuple[Sentence, ...]:
 
 def special_ids(tokenizer: Any) -> frozenset[int]:
     """Ids of tokens that are not part of a text; the mask and the unknown token stand for words and are not special."""
-    words = {tokenizer.unk_token_id, tokenizer.mask_token_id}
+    stand_for_words = {tokenizer.unk_token_id, tokenizer.mask_token_id}
     added = (id for id, token in tokenizer.added_tokens_decoder.items() if token.special)
-    return frozenset({*tokenizer.all_special_ids, *added} - words)
+    return frozenset({*tokenizer.all_special_ids, *added} - stand_for_words)
 
 
 def cut(tokenizer: Any, first: str, second: str | None = None, *, added: bool = True) -> tuple[Token, ...]:
@@ -95,62 +95,65 @@ def cut(tokenizer: Any, first: str, second: str | None = None, *, added: bool = 
         pieces = [Piece(id, *span, word, part) for id, span, word, part in zip(*columns, strict=True)]
     else:
         pieces = _slow_pieces(tokenizer, parts, added)
-    special, tokens, before, ended = special_ids(tokenizer), [], None, 0
+    special, tokens = special_ids(tokenizer), []
+    last_word, last_end = None, 0  # word and end of the last piece
     is_blank = False  # whether the last piece was a lone sign for a space, which belongs to the word of the next piece
     for id, start, end, word, part in _without_repeats(pieces):
         name = str(tokenizer.convert_ids_to_tokens(id))
         if part is None:
             tokens.append(Token(name, id, 0, 0, special=True, segment=tokens[-1].segment if tokens else 0))
-            before = None
+            last_word = None
             continue
         text, offset = parts[part], offsets[part]
         while start < end - 1 and text[start].isspace():
             start += 1
         if id in special:
             tokens.append(Token(name, id, start + offset, end + offset, special=True, segment=part))
-            before, ended = None, end
+            last_word, last_end = None, end
             continue
         # pieces of one letter have the same position
-        starts_word = not is_blank and start >= ended and text[:start][-1:].isspace()
-        joined = (word, part) == before and not starts_word
+        starts_word = not is_blank and start >= last_end and text[:start][-1:].isspace()
+        joined = (word, part) == last_word and not starts_word
         is_blank = set(name) == {BLANK}
         if is_blank and text[start:end].strip():  # the tokenizer gives it the position of the characters after it
             end = start
         label = text[start:end] or name
         tokens.append(Token(label, id, start + offset, end + offset, joined=joined, segment=part))
-        before, ended = (word, part), end
+        last_word, last_end = (word, part), end
     return tuple(tokens)
 
 
 def _without_repeats(pieces: list[Piece]) -> list[Piece]:
     """Leave out special tokens added at the start or the end of a text that already has the same tokens there."""
-    ids, parts = [piece.id for piece in pieces], [piece.part for piece in pieces]
-    head = next((i for i, part in enumerate(parts) if part is not None), 0)
-    if ids[:head] == ids[head : 2 * head] and None not in parts[head : 2 * head]:
-        pieces = pieces[head:]
-    tail = next((i for i, part in enumerate(reversed(parts)) if part is not None), 0)
-    if tail and ids[-tail:] == ids[-2 * tail : -tail] and None not in parts[-2 * tail : -tail]:
-        pieces = pieces[:-tail]
+    ids, of_text = [piece.id for piece in pieces], [piece.part is not None for piece in pieces]
+    if True not in of_text:
+        return pieces
+    added = of_text.index(True)  # number of tokens added at the start
+    if ids[:added] == ids[added : 2 * added] and all(of_text[added : 2 * added]):
+        pieces = pieces[added:]
+    added = of_text[::-1].index(True)  # at the end
+    if added and ids[-added:] == ids[-2 * added : -added] and all(of_text[-2 * added : -added]):
+        pieces = pieces[:-added]
     return pieces
 
 
 def _slow_pieces(tokenizer: Any, parts: list[str], added: bool) -> list[Piece]:
     """Pieces of a tokenizer written in Python, which returns no positions: the text is searched for the pieces."""
-    whole = tokenizer(*parts, add_special_tokens=added, **WHOLE)["input_ids"]
-    pieces, position, word = [], 0, 0
+    rest = tokenizer(*parts, add_special_tokens=added, **WHOLE)["input_ids"]
+    pieces, word = [], 0
     for part, text in enumerate(parts):
         names = tokenizer.tokenize(text)
-        ids = tokenizer.convert_tokens_to_ids(names)
-        begin = next((i for i in range(position, len(whole) - len(ids) + 1) if whole[i : i + len(ids)] == ids), None)
+        ids, count = tokenizer.convert_tokens_to_ids(names), len(names)
+        begin = next((i for i in range(len(rest) - count + 1) if rest[i : i + count] == ids), None)
         if begin is None:
             kind = type(tokenizer).__name__
             raise AttnvizError(f"{kind} tokenizes a text differently if special tokens are added to it.")
-        pieces += [Piece(id) for id in whole[position:begin]]
+        pieces += [Piece(id) for id in rest[:begin]]  # special tokens
         for id, (start, end, joined) in zip(ids, places(text, names), strict=True):
             word += not joined
             pieces.append(Piece(id, start, end, word, part))
-        position = begin + len(ids)
-    return pieces + [Piece(id) for id in whole[position:]]
+        rest = rest[begin + count :]
+    return pieces + [Piece(id) for id in rest]
 
 
 def places(text: str, names: Sequence[str]) -> Iterator[tuple[int, int, bool]]:
@@ -175,39 +178,38 @@ def chats(tokenizer: Any, texts: list[str], system: str, name: str) -> tuple[Sen
     """Cut chats with one user's turn into tokens, up to the beginning of the answer, padded at the end to one length.
 
     The ids are those of `apply_chat_template` with its generation prompt. Tokens that the template adds to the turns
-    are special. Each token has the role of its turn.
-
-    Args:
-        system: the system's turn; "" for none.
-        name: name of the model, for errors.
-
-    Raises:
-        InputError: if the model has no chat template, or its template takes no such turns.
+    are special. Each token has the role of its turn. The chat begins with the turn `system`, unless it is "".
     """
     if not tokenizer.chat_template:
         raise InputError(f"{name} has no chat template; give it the text without one.")
-    sentences = []
+    render, sentences = partial(render_chat, tokenizer, name), []
     for text in map(without_surrogates, texts):
-        turns = [{"role": "system", "content": system}] if system else []
-        turns.append({"role": "user", "content": text})
-        render = partial(render_chat, tokenizer, name)
-        whole = render(turns, add_generation_prompt=True)
-        tokens = with_roles(cut(tokenizer, whole, added=False), whole, turns, render)
-        sentences.append(Sentence(whole, tokens, len(tokens)))
+        turns = turns_of(text, system)
+        prompt = render(turns, add_generation_prompt=True)
+        tokens = with_roles(cut(tokenizer, prompt, added=False), prompt, turns, render)
+        sentences.append(Sentence(prompt, tokens, len(tokens)))
     return pad(tokenizer, sentences)
+
+
+def turns_of(text: str, system: str, pictures: int = 0) -> list[dict[str, Any]]:
+    """Turns of a chat: the system's turn, unless it is "", and a user's turn, which begins with pictures."""
+    turns = [{"role": "system", "content": system}] if system else []
+    return [*turns, {"role": "user", "content": text} | ({"pictures": pictures} if pictures else {})]
 
 
 def render_chat(model: Any, name: str, turns: list[dict[str, Any]], **options: bool) -> str:
     """Render turns with the chat template of a tokenizer or a processor, in the sandbox of transformers.
 
-    Args:
-        name: name of the model, for errors.
-
-    Raises:
-        InputError: if the template takes no such turns.
+    Raises InputError with the `name` of the model if the template takes no such turns.
     """
     from transformers.utils.chat_template_utils import render_jinja_template
 
+    if hasattr(model, "tokenizer"):  # the template of a processor takes lists of pictures and texts
+        chat = []
+        for turn in turns:
+            images = [{"type": "image"}] * turn.get("pictures", 0)
+            chat.append({"role": turn["role"], "content": [*images, {"type": "text", "text": turn["content"]}]})
+        turns = chat
     template = model.chat_template
     template = template.get("default") if isinstance(template, dict) else template
     special = getattr(model, "tokenizer", model).special_tokens_map
@@ -227,18 +229,19 @@ def with_roles(
         turns: turns with their content; a template may strip spaces from it.
         render: function that renders the first turns.
     """
-    contents, position = [], 0  # tuples of role, start and end of the content, and end of the turn
+    spans, turn_end = [], 0  # role, start and end of the content, and end of each turn
     for count, turn in enumerate(turns, 1):
-        content = turn["content"] if turn["content"] in whole[position:] else turn["content"].strip()
-        start = max(position, whole.find(content, position))
-        position = end = start + len(content)
+        content = turn["content"] if turn["content"] in whole[turn_end:] else turn["content"].strip()
+        start = max(turn_end, whole.find(content, turn_end))
+        turn_end = end = start + len(content)
         with suppress(InputError):  # some templates refuse a chat that consists of the system's turn
             rendered = render(turns[:count])
-            position = max(end, len(rendered)) if whole.startswith(rendered) else end
-        contents.append((turn["role"], start, end, position))
+            turn_end = max(end, len(rendered)) if whole.startswith(rendered) else end
+        spans.append((turn["role"], start, end, turn_end))
     with_role = []
     for token in tokens:
-        role, start, end, _ = next((turn for turn in contents if token.start < turn[3]), ("assistant", 0, 0, 0))
+        turns_after_start = (span for span in spans if token.start < span[-1])
+        role, start, end, _ = next(turns_after_start, ("assistant", 0, 0, 0))
         is_content = start <= token.start and token.end <= end
         with_role.append(replace(token, role=role, special=token.special or not is_content))
     return tuple(with_role)
@@ -250,17 +253,17 @@ def targets(tokenizer: Any, texts: list[str], start: int) -> tuple[Sentence, ...
     The tokens begin with a start token and have no end token. Marian writes with another vocabulary than it reads, and
     NLLB with other special tokens.
     """
-    begin, rows = Token(str(tokenizer.convert_ids_to_tokens(start)), start, 0, 0, special=True), []
+    start_token, targets = Token(str(tokenizer.convert_ids_to_tokens(start)), start, 0, 0, special=True), []
     if hasattr(tokenizer, "_switch_to_target_mode"):
         tokenizer = deepcopy(tokenizer)  # the tokenizer that all runs share stays as it is
         tokenizer._switch_to_target_mode()
         tokenizer._in_target_context_manager = True  # without this, each call would switch back
-    for row in sentences(tokenizer, texts):
-        tokens = row.tokens[: row.length]
-        ends = tokens[-1].special and tokens[-1].start == tokens[-1].end
-        tokens = (begin, *(tokens[:-1] if ends else tokens))
-        rows.append(Sentence(row.text, tokens, len(tokens)))
-    return pad(tokenizer, rows)
+    for sentence in sentences(tokenizer, texts):
+        tokens = sentence.tokens[: sentence.length]
+        has_end_token = tokens[-1].special and tokens[-1].start == tokens[-1].end
+        tokens = (start_token, *(tokens[:-1] if has_end_token else tokens))
+        targets.append(Sentence(sentence.text, tokens, len(tokens)))
+    return pad(tokenizer, targets)
 
 
 def written(tokenizer: Any, ids: list[list[int]], lengths: tuple[int, ...]) -> tuple[Sentence, ...]:
@@ -270,14 +273,14 @@ def written(tokenizer: Any, ids: list[list[int]], lengths: tuple[int, ...]) -> t
         ids: (B, n) ids from the start token on.
         lengths: number of ids of each sentence without padding.
     """
-    rows = []
+    sentences = []
     for row, length in zip(ids, lengths, strict=True):
-        start = Token(str(tokenizer.convert_ids_to_tokens(row[0])), row[0], 0, 0, special=True)
-        sentence = Sentence("", (start,), 1)
-        for id in row[1:length]:
+        start, *new_ids = row[:length]
+        sentence = Sentence("", (Token(str(tokenizer.convert_ids_to_tokens(start)), start, 0, 0, special=True),), 1)
+        for id in new_ids:
             sentence = extended(tokenizer, sentence, id)
-        rows.append(sentence)
-    return pad(tokenizer, rows)
+        sentences.append(sentence)
+    return pad(tokenizer, sentences)
 
 
 def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:
@@ -288,9 +291,9 @@ def extended(tokenizer: Any, sentence: Sentence, id: int) -> Sentence:
         token = Token(str(tokenizer.convert_ids_to_tokens(id)), id, len(text), len(text), special=True, role=role)
         return replace(sentence, tokens=(*tokens, token), length=sentence.length + 1)
     before = [token.id for token in tokens[-CONTEXT:]]
-    shorter, longer = (_decoded(tokenizer, ids, clean_up_tokenization_spaces=False) for ids in (before, [*before, id]))
-    shorter = shorter.rstrip(PARTLY)
-    piece = longer[len(shorter) :] if longer.startswith(shorter) and not longer.endswith(PARTLY) else ""
+    old_text = _decoded(tokenizer, before, clean_up_tokenization_spaces=False).rstrip(PARTLY)
+    new_text = _decoded(tokenizer, [*before, id], clean_up_tokenization_spaces=False)
+    piece = new_text[len(old_text) :] if new_text.startswith(old_text) and not new_text.endswith(PARTLY) else ""
     piece = piece if text else piece.lstrip()
     start = len(text) + len(piece) - len(piece.lstrip())
     joined = bool(tokens) and not tokens[-1].special and not piece[:1].isspace()
@@ -308,5 +311,5 @@ def name_of(tokenizer: Any, id: int) -> str:
 
 
 def _decoded(tokenizer: Any, ids: list[int], **options: Any) -> str:
-    """Decode ids, without those that only the model has and the tokenizer does not."""
+    """Decode ids to a text, without ids that the tokenizer does not know; a model may have more embeddings."""
     return tokenizer.decode([id for id in ids if id < len(tokenizer)], **options)

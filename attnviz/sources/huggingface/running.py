@@ -19,7 +19,7 @@ from attnviz.core.errors import InputError
 from attnviz.core.record import Record, Step
 from attnviz.core.tap import Tap
 from attnviz.core.tokens import Sentence
-from attnviz.sources.base import Continuation, Source
+from attnviz.sources.base import Continuation, Source, token_ids
 from attnviz.sources.huggingface import faults, files, hooks, mixing, tapped
 from attnviz.sources.huggingface.loaded import DELTAS, Loaded
 from attnviz.sources.huggingface.tapped import ModelRun
@@ -28,7 +28,6 @@ LONGEST_ANSWER = 64
 """Maximum number of tokens that an encoder-decoder writes."""
 PROMPT = 8
 """Maximum number of tokens that Whisper reads before it writes: start, language, task, no timestamps."""
-IDS = ("input_ids", "attention_mask")
 IN_MODULES = ("recurrent_gemma",)
 """Types of models that store the state of a text in their modules, where two runs would overwrite each other."""
 _layers: WeakKeyDictionary[nn.Module, dict[nn.Module, list[Site]]] = WeakKeyDictionary()
@@ -37,12 +36,12 @@ _layers: WeakKeyDictionary[nn.Module, dict[nn.Module, list[Site]]] = WeakKeyDict
 
 def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]:
     """Make the inputs of a model, (B, n): ids, attention mask, and, if the model reads them, segments and pictures."""
-    ids = torch.tensor([[token.id for token in sentence.tokens] for sentence in sentences])
-    real = torch.arange(ids.shape[1]) < torch.tensor([[sentence.length] for sentence in sentences])
-    pads = (getattr(loaded.config, "pad_token_id", None), loaded.tokenizer.pad_token_id)
-    pad = next((id for id in pads if id is not None and 0 <= id < loaded.vocabulary), 0)
-    ids = ids.where(real, pad)  # some models find the end of a text by its padding
-    model_inputs = {"input_ids": ids, "attention_mask": real.long()}
+    ids = token_ids(sentences)
+    is_token = torch.arange(ids.shape[1]) < torch.tensor([[sentence.length] for sentence in sentences])
+    pad_ids = (getattr(loaded.config, "pad_token_id", None), loaded.tokenizer.pad_token_id)
+    pad = next((id for id in pad_ids if id is not None and 0 <= id < loaded.vocabulary), 0)
+    ids = ids.where(is_token, pad)  # some models find the end of a text by its padding
+    model_inputs = {"input_ids": ids, "attention_mask": is_token.long()}
     types = getattr(loaded.config, "type_vocab_size", None)
     if "token_type_ids" in loaded.tokenizer.model_input_names and types not in (0, 1):
         model_inputs["token_type_ids"] = torch.tensor([[t.segment for t in sentence.tokens] for sentence in sentences])
@@ -66,9 +65,9 @@ def run_model(
                 output = model(**model_inputs, **settings(model))
             return output, captured.steps_of(dict.fromkeys(KINDS, lengths))
         run = model_run(loaded, edits, lengths)
-        takes_rule = loaded.trial.takes_rules and max(lengths) > LONG
-        entering_layers = entering(loaded, run, model_inputs) if input_sites(edits) else nullcontext()
-        with tapped.rules() if takes_rule else nullcontext(), entering_layers:
+        mask_by_rule = tapped.rules() if loaded.trial.takes_rules and max(lengths) > LONG else nullcontext()
+        edited_inputs = entering(loaded, run, model_inputs) if input_sites(edits) else nullcontext()
+        with mask_by_rule, edited_inputs:
             output = tapped.call(model, run, **model_inputs, **settings(model))
     return output, tuple(run.tap.steps)
 
@@ -76,19 +75,20 @@ def run_model(
 def graph(loaded: Loaded, record: Record, tap: Tap, vectors: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Tensor]:
     """Run a model on vectors in place of tokens, and record autograd's graph; see `sources.base.Source.graph`."""
     model, model_inputs = loaded.model, inputs(record.sentences, loaded)
-    ids, names = [model_inputs.pop("input_ids")], ("inputs_embeds", "decoder_inputs_embeds")
-    embeddings = [model.get_input_embeddings()]
+    ids, names, readers = [model_inputs.pop("input_ids")], ["inputs_embeds"], [model]
     if record.targets:
         ids.append(inputs(record.targets, loaded)["input_ids"])
-        embeddings = [model.get_encoder().get_input_embeddings(), model.get_decoder().get_input_embeddings()]
-    if not set(names[: len(ids)]) <= signature(model.forward).parameters.keys():
+        names.append("decoder_inputs_embeds")
+        readers = [model.get_encoder(), model.get_decoder()]
+    embeddings = [reader.get_input_embeddings() for reader in readers]
+    if not set(names) <= signature(model.forward).parameters.keys():
         raise InputError(f"{loaded.name} reads tokens, and no vectors in their place, so there are no gradients.")
     run = model_run(loaded, record.edits, tuple(sentence.length for sentence in record.sentences), tap=tap)
     with loaded.turns.turn(), torch.inference_mode(False), torch.enable_grad():
         if not vectors:
             pairs = zip(embeddings, ids, strict=True)
             vectors = tuple(embedding(rows).detach().requires_grad_() for embedding, rows in pairs)
-        arguments = model_inputs | dict(zip(names, vectors, strict=False))
+        arguments = model_inputs | dict(zip(names, vectors, strict=True))
         return vectors, tapped.call(model, run, **arguments, **settings(model)).logits.float()
 
 
@@ -97,10 +97,10 @@ def settings(model: nn.Module) -> dict[str, bool]:
     return {"output_hidden_states": True} | ({"use_cache": False} if hasattr(model.config, "use_cache") else {})
 
 
-def hidden(output: Any) -> Tensor:
-    """The last hidden states of a model's output, (B, n, d_model); the decoder's if there is one."""
+def hidden(output: Any) -> Tensor | None:
+    """Last hidden states in a model's output, (B, n, d_model), of the decoder if there is one; None if it has none."""
     states = getattr(output, "decoder_hidden_states", None) or getattr(output, "hidden_states", None)
-    return states[-1] if states else output.last_hidden_state
+    return states[-1] if states else getattr(output, "last_hidden_state", None)
 
 
 def written(
@@ -116,49 +116,51 @@ def written(
         (B, n) ids from the start token on, without the end token; for each text the number of ids, including the start
         token; and for each text the number of tokens after which it was cut, 0 if the model ended it.
     """
-    model, settings = loaded.model, deepcopy(loaded.model.generation_config)
+    model, config = loaded.model, deepcopy(loaded.model.generation_config)
 
     def add_tap(module: nn.Module, arguments: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
         """Add a new tap to the arguments of a call."""
         return arguments, named | {"attnviz": model_run(loaded, edits, lengths, keep=False)}
 
-    settings.update(do_sample=False, num_beams=1, guidance_scale=None, max_length=None, return_dict_in_generate=True)
+    config.update(do_sample=False, num_beams=1, guidance_scale=None, max_length=None, return_dict_in_generate=True)
     if not loaded.trial.is_captured:
-        edited = hooks.before([model, model.get_encoder()], add_tap)
+        edited_attention = hooks.before([model, model.get_encoder()], add_tap)
     else:
-        edited = nullcontext() if edits == Edits() else capture(model, edits, sites=loaded.trial.calls)
-    with loaded.turns.turn(), torch.inference_mode(), files.quiet(), edited:
+        edited_attention = nullcontext() if edits == Edits() else capture(model, edits, sites=loaded.trial.calls)
+    with loaded.turns.turn(), torch.inference_mode(), files.quiet(), edited_attention:
         if loaded.hears:
-            settings.max_new_tokens = min(LONGEST_ANSWER, loaded.config.max_target_positions - PROMPT)
+            config.max_new_tokens = min(LONGEST_ANSWER, loaded.config.max_target_positions - PROMPT)
         else:
-            settings.max_new_tokens = min(LONGEST_ANSWER, loaded.longest or LONGEST_ANSWER) - 1
-            settings.update(use_cache=False, decoder_start_token_id=begins_with(model))
+            config.max_new_tokens = min(LONGEST_ANSWER, loaded.longest or LONGEST_ANSWER) - 1
+            config.update(use_cache=False, decoder_start_token_id=begins_with(model))
             memory = model.get_encoder()(**model_inputs)
-            model_inputs = {"encoder_outputs": memory, **{name: model_inputs[name] for name in IDS}}
-        ids = model.generate(**model_inputs, generation_config=settings)["sequences"].cpu()
-    end = settings.eos_token_id
-    end_ids = torch.tensor([id for id in (end if isinstance(end, list) else [end]) if id is not None], dtype=torch.long)
-    is_end = torch.isin(ids, end_ids)
-    is_end[:, 0] = False
-    counts = tuple(int(row.nonzero()[0]) if row.any() else len(row) for row in is_end)
-    cut = tuple(0 if row.any() else count - 1 for row, count in zip(is_end, counts, strict=True))
-    return ids[:, : max(counts)], counts, cut
+            ids, padding = model_inputs["input_ids"], model_inputs["attention_mask"]
+            model_inputs = {"encoder_outputs": memory, "input_ids": ids, "attention_mask": padding}
+        ids = model.generate(**model_inputs, generation_config=config)["sequences"].cpu()
+    is_end = torch.isin(ids, torch.tensor(_as_ids(config.eos_token_id), dtype=torch.long))
+    is_end[:, 0] = False  # the start token
+    counts, cut = [], []
+    for row in is_end:
+        ended = bool(row.any())
+        counts.append(int(row.nonzero()[0]) if ended else len(row))
+        cut.append(0 if ended else len(row) - 1)
+    return ids[:, : max(counts)], tuple(counts), tuple(cut)
+
+
+def _as_ids(setting: int | list[int] | None) -> list[int]:
+    """Ids in a setting of transformers that is one id, a list of ids, or None."""
+    return [id for id in (setting if isinstance(setting, list) else [setting]) if id is not None]
 
 
 def begins_with(model: Any) -> int:
-    """Id of the token that a decoder's input begins with, as in `generate`; T5 begins with the padding token.
-
-    Raises:
-        InputError: if the model states no such token.
-    """
-    names = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
-    settings = getattr(model, "generation_config", None), model.config
-    stated = (getattr(config, name, None) for name in names for config in settings)
-    start = next((id for id in stated if id is not None), None)
-    if start is None:
-        what = "does not say with which token its decoder begins"
-        raise InputError(f"{type(model).__name__} {what}; set decoder_start_token_id in its config.json.")
-    return start
+    """Id of the token that a decoder's input begins with, as in `generate`; T5 begins with the padding token."""
+    for name in ("decoder_start_token_id", "bos_token_id", "pad_token_id"):
+        for config in (getattr(model, "generation_config", None), model.config):
+            start = getattr(config, name, None)
+            if start is not None:
+                return start
+    what = "does not say with which token its decoder begins"
+    raise InputError(f"{type(model).__name__} {what}; set decoder_start_token_id in its config.json.")
 
 
 def rules(loaded: Loaded, prompt: int, longest: int) -> Callable[[Tensor, Tensor], Tensor]:
@@ -176,21 +178,25 @@ def rules(loaded: Loaded, prompt: int, longest: int) -> Callable[[Tensor, Tensor
     model = loaded.model
     if getattr(model, "generation_config", None) is None:
         return LogitsProcessorList()
-    settings = deepcopy(model.generation_config)
-    settings.do_sample, settings.guidance_scale, settings.max_length = False, None, longest
-    model._prepare_special_tokens(settings, device="cpu")
-    return model._get_logits_processor(settings, prompt, None, device="cpu")
+    config = deepcopy(model.generation_config)
+    config.do_sample, config.guidance_scale, config.max_length = False, None, longest
+    model._prepare_special_tokens(config, device="cpu")
+    return model._get_logits_processor(config, prompt, None, device="cpu")
 
 
 def layers_of(loaded: Loaded, model_inputs: dict[str, Any]) -> dict[nn.Module, list[Site]]:
     """Map the module of each layer to the sites of its calls, in order; ALBERT calls one module for all layers.
 
-    A layer is the innermost member of a `ModuleList` that contains the attention; a run finds it once per model.
+    A layer is the innermost member of a `ModuleList` that contains the attention. The result of the first call, which
+    runs the model, is kept.
     """
     model = loaded.model
     if model not in _layers:
-        lists = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
-        layer_of = {part: member for module_list in lists for member in module_list for part in [*member.modules()][1:]}
+        layer_of = {}
+        for module_list in (module for module in model.modules() if isinstance(module, nn.ModuleList)):
+            for layer in module_list:
+                _, *parts = layer.modules()  # the layer itself comes first
+                layer_of.update(dict.fromkeys(parts, layer))
         run = model_run(loaded, Edits(), None)
         tapped.call(model, run, **model_inputs, **settings(model))
         layers: dict[nn.Module, list[Site]] = {}
@@ -209,7 +215,8 @@ def entering(loaded: Loaded, run: ModelRun, model_inputs: dict[str, Any]) -> Abs
         """Pass the vectors that a layer reads through the tap."""
         site = next(sites_left[module])
         if arguments and isinstance(arguments[0], Tensor):
-            return (run.tap.enter(arguments[0], site=site), *arguments[1:]), named
+            vectors, *others = arguments
+            return (run.tap.enter(vectors, site=site), *others), named
         if not isinstance(named.get("hidden_states"), Tensor):
             raise InputError(f"What enters the layers of {loaded.name} is not known; take an output or values.")
         return arguments, named | {"hidden_states": run.tap.enter(named["hidden_states"], site=site)}
@@ -219,9 +226,8 @@ def entering(loaded: Loaded, run: ModelRun, model_inputs: dict[str, Any]) -> Abs
 
 def ends(loaded: Loaded) -> frozenset[int]:
     """Ids of the tokens that end a text, from the generation settings of the model, else from its tokenizer."""
-    ids = getattr(getattr(loaded.model, "generation_config", None), "eos_token_id", None)
-    ids = loaded.tokenizer.eos_token_id if ids is None else ids
-    return frozenset(id for id in (ids if isinstance(ids, list) else [ids]) if id is not None)
+    stated = getattr(getattr(loaded.model, "generation_config", None), "eos_token_id", None)
+    return frozenset(_as_ids(loaded.tokenizer.eos_token_id if stated is None else stated))
 
 
 def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:
@@ -237,7 +243,9 @@ def cache_for(loaded: Loaded, sentence: Sentence, edits: Edits) -> Any:
     model = loaded.model
     has_cache = model.config.model_type not in IN_MODULES and model._supports_default_dynamic_cache()
     shifts_positions = bool(sentence.pictures) and any(hasattr(part, DELTAS) for part in model.modules())
-    if not has_cache or shifts_positions or loaded.trial.is_captured or edits.bias or not edits.own_mask or edits.taken:
+    if not has_cache or shifts_positions or loaded.trial.is_captured:
+        return None
+    if edits.bias or edits.taken or not edits.own_mask:
         return None
     cache = DynamicCache(config=model.config.get_text_config(decoder=True))
     keeps_all_keys = all(type(layer) is DynamicLayer for layer in cache.layers)
@@ -251,12 +259,11 @@ class CachedContinuation(Continuation):
         from transformers.cache_utils import DynamicLayer
 
         super().__init__(source, sentence, edits, room)
-        self.loaded, self.cache, self.done = loaded, cache, 0
+        self.loaded, self.cache, self.done = loaded, cache, 0  # `done` counts the tokens in the cache
         self.is_hybrid = any(not isinstance(layer, DynamicLayer) for layer in cache.layers)
 
     def plain_logits(self) -> Tensor:
-        loaded = self.loaded
-        ids = torch.tensor([[token.id for token in self.sentence.tokens]], device=loaded.device)
+        loaded, ids = self.loaded, token_ids([self.sentence]).to(self.loaded.device)
         pictures = mixing.inputs(loaded, (self.sentence,)) if self.sentence.pictures and not self.done else {}
         model_inputs = {"input_ids": ids[:, self.done :], "attention_mask": torch.ones_like(ids), **pictures}
         if self.is_hybrid:  # the model counts earlier tokens by the keys of the first layer, which may keep none

@@ -18,11 +18,7 @@ from attnviz.sources.huggingface.source import Pretrained
 
 @dataclass(frozen=True)
 class SenseModel(Pretrained):
-    """A model by its Hub name or its folder that sees one picture or hears one sound.
-
-    Raises:
-        AttnvizError: one sentence with the reason why it cannot be loaded.
-    """
+    """A model by its Hub name or its folder that sees one picture or hears one sound."""
 
     untaken = NOT_TAKEN
     unknown_token = ""
@@ -35,11 +31,7 @@ class SenseModel(Pretrained):
         return f"{site} · {self.facts.trial.calls.get(site, '')}".rstrip(" ·")
 
     def tokenize(self, texts: list[str], pictures: Pictures = ()) -> tuple[Sentence, ...]:
-        """Cut pictures into patches, or sounds into stretches of time.
-
-        Raises:
-            InputError: if a text has no picture or sound, if a sound is too long, or if they differ in size.
-        """
+        """Cut pictures into patches, or sounds into stretches of time; raise InputError if it cannot take them."""
         hears, loaded = self.facts.hears, self.loaded
         if not pictures or any(len(row) != 1 or isinstance(row[0], Sound) != hears for row in pictures):
             takes = "hears one sound, and reads no text" if hears else "reads one picture, and no text"
@@ -50,26 +42,24 @@ class SenseModel(Pretrained):
             most, longest = senses.longest_sound(loaded.processor), max(row[0].seconds for row in pictures)
             if most and longest > most:
                 raise InputError(f"{self.name} hears up to {most:g} s; this sound lasts {longest:.2f} s. Cut it.")
-        with faults.unforeseen(self.name, "given this sound" if hears else "given this picture"):
-            planes = [senses.plane_of(loaded.processor, row[0]) for row in pictures]
-        if len({(plane.height, plane.width) for plane in planes}) > 1:
+        sentences, sizes = [], set()
+        for row in pictures:
+            with faults.unforeseen(self.name, "given this sound" if hears else "given this picture"):
+                plane = senses.plane_of(loaded.processor, row[0])
+            sizes.add((plane.height, plane.width))
+            if hears:
+                sentences.append(_sound_positions(loaded, row[0], plane))
+            else:
+                sentences.append(picture_text(loaded.patching.tokens(plane), row))
+        if len(sizes) > 1:
             what = "hears sounds of one length together" if hears else "reads these pictures in different sizes"
             raise InputError(f"{self.name} {what}; give one at a time.")
-        if hears:
-            return tuple(_sound_positions(loaded, row[0], plane) for row, plane in zip(pictures, planes, strict=True))
-        return tuple(
-            picture_text(loaded.patching.tokens(plane), row) for row, plane in zip(pictures, planes, strict=True)
-        )
+        return tuple(sentences)
 
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Run the model on the pictures or sounds of sentences; a decoder reads `targets`, by default what it writes.
-
-        Raises:
-            InputError: if there is no such head, or there are `targets` for a model that writes nothing.
-            AttnvizError: if the model fails, with a sentence to report.
-        """
+        """Run the model on pictures or sounds; a decoder reads `targets`, by default the text that it writes itself."""
         self.check_targets(targets)
         loaded, cut = self.loaded, ()
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
@@ -81,9 +71,9 @@ class SenseModel(Pretrained):
                 model_inputs["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]
             captured, output, maps = senses.captured_run(loaded, model_inputs, edits)
             steps = captured.steps
-        unseen = [f"{step.name} has {step.shape[0]} windows" for step in steps if step.shape[0] != len(sentences)]
+        windowed = [f"{step.name} has {step.shape[0]} windows" for step in steps if step.shape[0] != len(sentences)]
         steps = tuple(step for step in steps if step.shape[0] == len(sentences))
-        own_texts = {}
+        own_texts = {}  # queries and keys of each site
         if not self.writes:
             own_texts = {step.site: _texts(loaded, step, sentences, captured, maps) for step in steps}
             targets = next((queries for site, (queries, _) in own_texts.items() if site.kind == "decoder"), ())
@@ -95,17 +85,19 @@ class SenseModel(Pretrained):
             steps,
             senses.states(steps, output).float().cpu(),
             targets,
-            unseen="; ".join([*captured.unseen, *unseen]) or None,
+            unseen="; ".join([*captured.unseen, *windowed]) or None,
         )
-        own_texts = {site: ends for site, ends in own_texts.items() if ends != record.usual_texts(site)}
+        own_texts = {site: texts for site, texts in own_texts.items() if texts != record.usual_texts(site)}
         return replace(record, own_texts=own_texts, **self.predicted(output, record.output, sentences, targets, cut))
 
 
 def _texts(
     loaded: Loaded, step: Step, sentences: tuple[Sentence, ...], captured: Capture, maps: list[CellMap]
 ) -> tuple[tuple[Sentence, ...], tuple[Sentence, ...]]:
-    """Sentences whose tokens are the queries, and the keys, of a call: the input sentences, patches of another size, or
-    learned queries, which have no position."""
+    """Sentences of the queries and of the keys of a call.
+
+    Their tokens are those of the input sentences, patches of another size, or learned queries, which have no position.
+    """
     planes = [senses.plane_of(loaded.processor, sentence.pictures[0]) for sentence in sentences]
     windows, call = captured.windows.get(step.site), [call.site for call in captured.calls].index(step.site)
     extra = senses.extra_positions(loaded)
@@ -115,29 +107,32 @@ def _texts(
         if count == len(sentences[0].tokens):
             return sentences
         if windows is not None:
-            rows = [loaded.patching.in_windows(windows, plane) for plane in planes]
+            patches = [loaded.patching.in_windows(windows, plane) for plane in planes]
         else:
-            stages = [*filter(None, [patching(maps, count, call, extra)]), *loaded.patching.stages()]
-            rows = []
-            for plane in planes:  # by the convolutions before the call, by a later stage, or by squares
-                cut = next((stage for stage in stages if stage.count(plane) == count), None)
-                cut = cut or square_patching(count, plane, loaded.patching.extra)
-                rows.append(cut and cut.tokens(plane))
-        if step.site.kind != "encoder" or None in rows:
+            # divisions by the convolutions before the call, by a later stage, or by squares
+            divisions = [*filter(None, [patching(maps, count, call, extra)]), *loaded.patching.stages()]
+            patches = []
+            for plane in planes:
+                fitting = next((division for division in divisions if division.count(plane) == count), None)
+                fitting = fitting or square_patching(count, plane, loaded.patching.extra)
+                patches.append(fitting and fitting.tokens(plane))
+        if step.site.kind != "encoder" or None in patches:
             queries = tuple(Token(f"query {i}", i, 0, 0) for i in range(count))
             return (Sentence(f"{count} queries", queries, count),) * len(sentences)
-        return tuple(picture_text(row, sentence.pictures) for row, sentence in zip(rows, sentences, strict=True))
+        pairs = zip(patches, sentences, strict=True)
+        return tuple(picture_text(tokens, sentence.pictures) for tokens, sentence in pairs)
 
     return texts_of(step.shape[2]), texts_of(step.shape[3] - step.has_sink)
 
 
 def _sound_positions(loaded: Loaded, sound: Sound, plane: Plane) -> Sentence:
     """Positions of a sound, named by their central time and frequency; positions after its end have no box."""
-    (rows, columns), tokens = loaded.patching.cells(plane), [*loaded.patching.tokens(plane)]
-    (scale, offset), first = plane.across, len(loaded.patching.extra)
+    rows, columns = loaded.patching.cells(plane)
+    tokens, first = [*loaded.patching.tokens(plane)], len(loaded.patching.extra)
+    scale, offset = plane.across
     for i, token in enumerate(tokens[first:]):
         row, column = divmod(i, columns.count)
-        name = f"{(scale * columns.middle(column) + offset) * sound.seconds:.2f} s"
-        name += f" · {senses.pitch(loaded, rows.middle(row)):,.0f} Hz" if rows.count > 1 else ""
-        tokens[first + i] = replace(token, text=name, special=token.box is None)
+        seconds = (scale * columns.middle(column) + offset) * sound.seconds
+        hertz = f" · {senses.pitch(loaded, rows.middle(row)):,.0f} Hz" if rows.count > 1 else ""
+        tokens[first + i] = replace(token, text=f"{seconds:.2f} s{hertz}", special=token.box is None)
     return Sentence(f"a sound of {sound.seconds:.2f} s", tuple(tokens), len(tokens), (sound,))

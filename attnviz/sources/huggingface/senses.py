@@ -27,8 +27,8 @@ EXAMPLE = Picture(torch.arange(64, dtype=torch.uint8)[:, None, None].expand(64, 
 SECONDS = 0.5
 """Length of the tone for the first run of a model."""
 BRIGHT, NOISE = 1.0, 1e-3
-"""Number added to the pixels of a patch, which are mostly within -3 and 3; share of the largest change up to which a
-change counts as none."""
+"""Number added to the pixels of a patch, which are mostly within -3 and 3; largest change of a query that counts as
+none, as a share of the largest change of all queries."""
 SPECIAL = (("cls_token", "[CLS]"), ("class_embedding", "[CLS]"), ("distillation_token", "[DISTILL]"))
 """Parameters of the positions before the patches, with the names of the positions, in their order."""
 REGISTERS = "register_tokens"
@@ -48,18 +48,17 @@ def example(loaded: Loaded) -> Picture:
 
 def inputs(loaded: Loaded, pictures: tuple[Picture, ...]) -> dict[str, Tensor]:
     """Inputs of a model for pictures or sounds, made by its own processor at the sampling rate of the processor."""
-    weights, options = next(loaded.model.parameters()), {}
     if loaded.hears:
-        options["sampling_rate"] = rate = loaded.processor.sampling_rate
+        rate, name = loaded.processor.sampling_rate, loaded.model.main_input_name
         arrays = [resample(sound.samples, sound.rate, rate).numpy() for sound in pictures]
+        tensors = {name: loaded.processor(arrays, return_tensors="pt", sampling_rate=rate)[name]}
     else:
-        arrays = [picture.pixels.numpy() for picture in pictures]
-    processed = loaded.processor(arrays, return_tensors="pt", **options)
-    return {
-        name: value.to(weights.device, weights.dtype if value.is_floating_point() else None)
-        for name, value in processed.items()
-        if isinstance(value, Tensor) and (not loaded.hears or name == loaded.model.main_input_name)
-    }
+        processed = loaded.processor([picture.pixels.numpy() for picture in pictures], return_tensors="pt")
+        tensors = {name: value for name, value in processed.items() if isinstance(value, Tensor)}
+    weights = next(loaded.model.parameters())
+    for name, tensor in tensors.items():
+        tensors[name] = tensor.to(weights.device, weights.dtype if tensor.is_floating_point() else None)
+    return tensors
 
 
 def resample(samples: Tensor, rate: int, wanted: int) -> Tensor:
@@ -85,15 +84,18 @@ def _is_of_kaldi(extractor: Any) -> bool:
 
 def plane_of(processor: Any, picture: Picture) -> Plane:
     """Rows and columns of a model's input numbers for a picture or a sound, with their positions in it."""
+    from transformers.audio_utils import hertz_to_mel
+
     if not isinstance(picture, Sound):
         return _measure_picture_plane(processor, picture.size)
     rate, seconds = processor.sampling_rate, picture.seconds
     if _is_of_kaldi(processor):
-        low, high, top = _mel(LOWEST), _mel(rate / 2), _mel(picture.rate / 2)
+        # the model's bands lie between `low` and `high`, those of the spectrogram between 0 and `top`, all in mel
+        low, high, top = (float(hertz_to_mel(hertz, "htk")) for hertz in (LOWEST, rate / 2, picture.rate / 2))
         step = (high - low) / (processor.num_mel_bins + 1) / top
-        bands = picture.size[0]  # of the spectrogram, from 0 to `top`
-        part = (bands + 1) / bands
-        down = -step * part, 1 + 0.5 / bands - (low / top + step / 2) * part
+        bands = picture.size[0]
+        stretch = (bands + 1) / bands  # the centers of bands divide `top` into one part more than there are bands
+        down = -step * stretch, 1 + 0.5 / bands - (low / top + step / 2) * stretch
         across = HOP / seconds, (MIDDLE - HOP / 2) / seconds
         return Plane(processor.num_mel_bins, processor.max_length, across, down, digits=9)
     if hasattr(processor, "n_samples"):  # Whisper pads a sound, and makes one frame around each hop
@@ -103,16 +105,13 @@ def plane_of(processor: Any, picture: Picture) -> Plane:
     return Plane(1, count, (hop / rate / seconds, -hop / rate / seconds / 2), digits=9)
 
 
-def _mel(frequency: float) -> float:
-    """Convert a frequency in Hz to the mel scale."""
-    return 2595 * math.log10(1 + frequency / 700)
-
-
 def pitch(loaded: Loaded, band: float) -> float:
     """Convert a position among the mel bands of a model to Hz; band i spans i to i + 1, with its center at i + 0.5."""
-    low, high = _mel(LOWEST), _mel(loaded.processor.sampling_rate / 2)
+    from transformers.audio_utils import hertz_to_mel, mel_to_hertz
+
+    low, high = (hertz_to_mel(hertz, "htk") for hertz in (LOWEST, loaded.processor.sampling_rate / 2))
     mel = low + (high - low) * (band + 0.5) / (loaded.processor.num_mel_bins + 1)
-    return 700 * (10 ** (mel / 2595) - 1)
+    return float(mel_to_hertz(mel, "htk"))
 
 
 @lru_cache(maxsize=32)
@@ -133,17 +132,20 @@ def extra_positions(loaded: Loaded) -> tuple[str, ...]:
 
 def captured_run(loaded: Loaded, model_inputs: dict[str, Tensor], edits: Edits) -> tuple[Capture, Any, list[CellMap]]:
     """Run a model once; return its captured attention, its output, and the maps of cells before each call."""
-    model, cache = loaded.model, {"use_cache": False} if loaded.task == "write" else {}
-    watched = capture(model, edits, sites=loaded.trial.calls)
-    with loaded.turns.turn(), torch.inference_mode(), watched as captured, positions.cell_maps(model, captured) as maps:
-        output = model(**model_inputs, output_hidden_states=True, **cache)
+    model, no_cache = loaded.model, {"use_cache": False} if loaded.task == "write" else {}
+    with (
+        loaded.turns.turn(),
+        torch.inference_mode(),
+        capture(model, edits, sites=loaded.trial.calls) as captured,
+        positions.cell_maps(model, captured) as maps,
+    ):
+        output = model(**model_inputs, output_hidden_states=True, **no_cache)
     return captured, output, maps
 
 
 def states(steps: tuple[Step, ...], output: Any) -> Tensor:
     """Last hidden states, (B, n, d); the last outputs of the heads if the model has hidden states of another shape."""
-    states = getattr(output, "decoder_hidden_states", None) or getattr(output, "hidden_states", None)
-    last = states[-1] if states else getattr(output, "last_hidden_state", None)
+    last = running.hidden(output)
     return last if isinstance(last, Tensor) and last.dim() == 3 else steps[-1].outputs()
 
 
@@ -151,10 +153,6 @@ def tried(loaded: Loaded) -> Loaded:
     """Add the attention calls and the positions of a model, found in a run on a small picture or a tone.
 
     For pictures, a second run checks the order of the patches, and that the model draws no random numbers.
-
-    Raises:
-        AttnvizError: if the model cannot be run, no attention is captured, the positions of its first call are
-            not the cells of a map, or it draws random numbers.
     """
     name = f"{faults.name(loaded.name)} ({loaded.made_of})"
     with faults.unforeseen(name):
@@ -171,7 +169,7 @@ def tried(loaded: Loaded) -> Loaded:
         patching = positions.patching(maps, count, call, extra)
         if patching is None or patching.count(plane) != count:
             patching = None if loaded.hears else positions.square_patching(count, plane, extra)
-    if patching is None or step.shape[0] > 1:  # its first call attends within pieces of the picture
+    if patching is None or step.shape[0] > 1:  # all calls attend within pieces of the picture
         kind = "stretches of time by its convolutions" if loaded.hears else "rows and columns of patches"
         what = f"attends to {count} positions that are no {kind}"
         raise InputError(f"{name} {what}, so attnviz cannot place them.")
@@ -187,20 +185,20 @@ def tried(loaded: Loaded) -> Loaded:
 def _check_patches(loaded: Loaded, name: str, model_inputs: dict[str, Tensor], hidden: Tensor, step: Step) -> None:
     """Check the order of patches by a second run on the picture, and on four copies with one bright patch each.
 
-    Args:
-        hidden: states of the first run.
-        step: first attention call of the first run.
+    A bright patch must change the query of its position, and the picture itself must give the states of the first run.
 
-    Raises:
-        InputError: if the model draws random numbers, or a bright patch does not change the query of its position.
+    Args:
+        hidden: states of the first run, (1, n, d).
+        step: first attention call of the first run.
     """
     rows, columns = loaded.patching.cells(plane_of(loaded.processor, EXAMPLE))
-    cells = [divmod(i * (rows.count * columns.count - 1) // 6, columns.count) for i in (0, 2, 3, 6)]
-    several = {key: torch.cat([value] * (1 + len(cells))) for key, value in model_inputs.items()}
-    for picture, (row, column) in zip(several["pixel_values"][1:], cells, strict=True):
+    last = rows.count * columns.count - 1
+    cells = [divmod(i, columns.count) for i in (0, last // 3, last // 2, last)]  # row and column
+    batch = {key: torch.cat([value] * (1 + len(cells))) for key, value in model_inputs.items()}
+    for pixels, (row, column) in zip(batch["pixel_values"][1:], cells, strict=True):
         (top, bottom), (left, right) = rows.edges(row), columns.edges(column)
-        picture[..., max(0, round(top)) : round(bottom), max(0, round(left)) : round(right)] += BRIGHT
-    captured, output, _ = captured_run(loaded, several, Edits())
+        pixels[..., max(0, round(top)) : round(bottom), max(0, round(left)) : round(right)] += BRIGHT
+    captured, output, _ = captured_run(loaded, batch, Edits())
     if differ(states(captured.steps, output)[0], hidden[0]):
         what = f"{name} draws at random: two runs on one picture differ"
         raise InputError(f"{what}, so no map would be that of the next run. attnviz.capture(model) shows one run.")
@@ -209,7 +207,7 @@ def _check_patches(loaded: Loaded, name: str, model_inputs: dict[str, Tensor], h
     query = next((other.query for other in captured.steps if other.site == step.site), None)
     # queries beside a bright patch also change if patches overlap, or a convolution comes before them
     for number, (row, column) in enumerate(cells if query is not None else (), 1):
-        changes = (query[number] - query[0]).float().abs().amax((0, 2))
+        changes = (query[number] - query[0]).float().abs().amax((0, 2))  # of the query of each position
         if changes.isfinite().all() and changes[first + row * width + column] <= NOISE * changes.max():
             what = f"{name} attends to {step.shape[2]} positions, and a bright patch changes others than its own"
             raise InputError(f"{what}, so attnviz cannot place them.")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -18,15 +19,7 @@ from attnviz.core.tokens import Sentence, Token
 from attnviz.sources import taking
 from attnviz.sources.base import ANSWER, MOST_WRITTEN, Continuation, Source, WordList
 from attnviz.sources.estimate import estimate
-from attnviz.sources.huggingface import (
-    faults,
-    loading,
-    mixing,
-    opening,
-    reading,
-    running,
-    streams,
-)
+from attnviz.sources.huggingface import faults, loading, mixing, opening, reading, running, streams
 from attnviz.sources.huggingface.loaded import Loaded, ModelFacts
 from attnviz.sources.huggingface.loading import loaded_model
 from attnviz.tokenizers.vocabulary import UNK
@@ -42,9 +35,6 @@ class Pretrained(Source):
     Attributes:
         facts: facts that need no weights.
         borrowed: model that a user loaded; None for a name or a folder.
-
-    Raises:
-        AttnvizError: if the model cannot be loaded, with the reason.
     """
 
     model: str
@@ -61,7 +51,7 @@ class Pretrained(Source):
             d_model=facts.trial.d_model,
             longest=facts.longest,
             unseen=facts.trial.unseen,
-            findings=facts.findings,
+            findings=(*facts.unread, *facts.trial.findings),
         )
 
     @property
@@ -85,34 +75,32 @@ class Pretrained(Source):
         return storage.checksum(self.loaded.model.state_dict())
 
     def tokenize_targets(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """Tokenize target texts as decoder input: a start token, followed by the tokens of the text.
-
-        Raises:
-            InputError: if the model has no decoder for a second text, or a text has more tokens than the model allows.
-        """
+        """Tokenize target texts as decoder input: a start token, followed by the tokens of the text."""
         self.check_targets(texts)
         with faults.unforeseen(self.name, "given this target"):
             sentences = reading.targets(self.facts.tokenizer, texts, running.begins_with(self.loaded.model))
         self.check_lengths(sentences, "writes")
         return sentences
 
-    def word(self, id: int) -> str:
-        """Text of a token with an id; see `reading.name_of`."""
-        return reading.name_of(self.facts.tokenizer, id)
-
     def predicted(
         self,
-        returned: Any,
-        output: Tensor,
+        output: Any,
+        states: Tensor,
         sentences: tuple[Sentence, ...],
         targets: tuple[Sentence, ...],
         cut: tuple[int, ...],
     ) -> dict[str, Any]:
-        """Fields of a record for the task of the model: the prediction, the labels or the vectors."""
+        """Fields of a record for the task of the model: the prediction, the labels or the vectors.
+
+        Args:
+            output: output of the model, with its logits.
+            states: last hidden states, (B, n, d_model).
+            cut: number of tokens after which each text that the model wrote was cut, 0 if it ended by itself.
+        """
         facts = self.facts
         if facts.task == "vectors" and not facts.pooling.left_out:
-            return {"vectors": facts.pooling(output, sentences), "pooling": str(facts.pooling)}
-        logits = getattr(returned, "logits", None)
+            return {"vectors": facts.pooling(states, sentences), "pooling": str(facts.pooling)}
+        logits = getattr(output, "logits", None)
         if facts.task in ("states", "vectors") or not isinstance(logits, Tensor):
             return {}
         logits = logits.float().cpu()
@@ -121,7 +109,7 @@ class Pretrained(Source):
             return {"labels": (names, logits), "label_kind": opening.label_kind(facts.config)}
         if facts.task in ("tokens", "objects"):  # one label for each token, or for each query of a detector
             labeled = sentences if facts.task == "tokens" else targets
-            if [logits.shape[1]] * len(labeled) != [len(sentence.tokens) for sentence in labeled] or not labeled:
+            if not labeled or any(len(sentence.tokens) != logits.shape[1] for sentence in labeled):
                 return {}
             no_object = ("no object",) if facts.task == "objects" else ()
             names = (*opening.labels(facts.config, logits.shape[-1] - len(no_object)), *no_object)
@@ -131,8 +119,8 @@ class Pretrained(Source):
         if facts.task == "fill":
             mask = facts.tokenizer.mask_token_id
             blanks = tuple(tuple(i for i, t in enumerate(sentence.tokens) if t.id == mask) for sentence in sentences)
-        written = tuple(target.text for target in targets)
-        words, cut = WordList(self.word, logits.shape[-1]), cut if any(cut) else ()
+        words = WordList(partial(reading.name_of, facts.tokenizer), logits.shape[-1])
+        written, cut = tuple(target.text for target in targets), cut if any(cut) else ()
         special = reading.special_ids(facts.tokenizer)
         return {"prediction": Prediction(logits, words, written, blanks, cut=cut, special=special)}
 
@@ -142,8 +130,8 @@ class HuggingFace(Pretrained):
     """A model that reads text, alone or with pictures.
 
     Attributes:
-        chat: whether a text is the turn of a user in a chat, in the model's own chat template.
-        system: turn of the system in the template; "" for none.
+        chat: whether each text is written into the chat template of the model, as a user's turn.
+        system: the system's turn, before the user's; "" for none.
     """
 
     chat: bool = False
@@ -172,11 +160,7 @@ class HuggingFace(Pretrained):
             raise InputError(f"{self.name}: {why}. Give the text without the picture.")
 
     def tokenize(self, texts: list[str], pictures: Pictures = ()) -> tuple[Sentence, ...]:
-        """Cut texts into tokens.
-
-        Raises:
-            InputError: if a text has more tokens than the model allows, with both numbers, or a token has no embedding.
-        """
+        """Cut texts into tokens; raise InputError if a text is too long, or a token has no embedding."""
         with faults.unforeseen(self.name, "given this text"):
             if pictures:
                 sentences = mixing.sentences(self.facts, texts, pictures, self.system)
@@ -185,10 +169,12 @@ class HuggingFace(Pretrained):
             else:
                 sentences = self._cut(texts)
         self.check_lengths(sentences)
-        for token in (token for sentence in sentences for token in sentence.tokens[: sentence.length]):
-            if token.id >= self.facts.vocabulary and token.box is None:
-                has = f"{self.name} has vectors for {self.facts.vocabulary:,} tokens"
-                raise InputError(f"The token {quoted(token.text)} has the number {token.id:,}; {has}. Leave it out.")
+        for sentence in sentences:
+            for token in sentence.tokens[: sentence.length]:
+                if token.id >= self.facts.vocabulary and token.box is None:  # with a box, it is a part of a picture
+                    has = f"{self.name} has vectors for {self.facts.vocabulary:,} tokens"
+                    what = f"The token {quoted(token.text)} has the number {token.id:,}"
+                    raise InputError(f"{what}; {has}. Leave it out.")
         return sentences
 
     def writing_rules(self, prompt: int, longest: int) -> Callable[[Tensor, Tensor], Tensor]:
@@ -206,9 +192,9 @@ class HuggingFace(Pretrained):
         if not 0 <= id < self.facts.vocabulary:
             raise InputError(f"There is no token with the id {id}; {self.name} has {self.facts.vocabulary:,} of them.")
         longer = reading.extended(self.facts.tokenizer, sentence, id)
-        if sentence.pictures and not longer.tokens[-1].role:  # so that the token is not part of the prompt
-            last = replace(longer.tokens[-1], role=ANSWER)
-            return replace(longer, tokens=(*longer.tokens[:-1], last))
+        *earlier, new = longer.tokens
+        if sentence.pictures and not new.role:  # the processor must not count it as a token of the prompt
+            return replace(longer, tokens=(*earlier, replace(new, role=ANSWER)))
         return longer
 
     def origin(self, record: Record, site: Site) -> Origin | None:
@@ -253,13 +239,7 @@ class HuggingFace(Pretrained):
     def run(
         self, sentences: tuple[Sentence, ...], edits: Edits = Edits(), targets: tuple[Sentence, ...] = ()
     ) -> Record:
-        """Run the model; a decoder reads the `targets`, by default the text that the model writes itself.
-
-        Raises:
-            InputError: if edits cannot act in this model or at a head; if there are `targets` but the model writes no
-                second text; or if the run needs more memory than is free; the message has both amounts.
-            AttnvizError: if the model fails; the message says what to report to us.
-        """
+        """Run the model; a decoder reads the `targets`, by default the text that the model writes itself."""
         self.check_targets(targets)
         loaded = self.loaded
         self._check_room(sentences)
@@ -279,23 +259,23 @@ class HuggingFace(Pretrained):
                 targets = reading.written(loaded.tokenizer, ids.tolist(), counts)
             model_inputs["decoder_input_ids"] = running.inputs(targets, loaded)["input_ids"]
         elif loaded.task == "labels" and loaded.config.is_encoder_decoder:
-            id = running.begins_with(loaded.model)
-            start = Token(str(loaded.tokenizer.convert_ids_to_tokens(id)), id, 0, 0, special=True)
+            start_id = running.begins_with(loaded.model)
+            start = Token(str(loaded.tokenizer.convert_ids_to_tokens(start_id)), start_id, 0, 0, special=True)
             targets = tuple(replace(sentence, tokens=(start, *sentence.tokens[:-1])) for sentence in sentences)
-        returned, steps = running.run_model(loaded, edits, model_inputs, lengths)
-        output = running.hidden(returned).float().cpu()
-        fields, findings = self.predicted(returned, output, sentences, targets, cut), self.findings
+        output, steps = running.run_model(loaded, edits, model_inputs, lengths)
+        states = running.hidden(output).float().cpu()
+        fields, findings = self.predicted(output, states, sentences, targets, cut), self.findings
         if any(sentence.pictures and not sentence.has_places for sentence in sentences):
             findings += (f"The tokens of the picture have no places: {self.name} makes them in its own way",)
         limits = {"unseen": self.unseen, "findings": findings}
-        return Record(sentences, self.name, self.provenance, edits, steps, output, targets, **limits, **fields)
+        return Record(sentences, self.name, self.provenance, edits, steps, states, targets, **limits, **fields)
 
     def _check_room(self, sentences: tuple[Sentence, ...]) -> None:
         """Raise InputError if a batch needs padding that the model lacks, or more memory than is free."""
         facts, batch, length = self.facts, len(sentences), len(sentences[0].tokens)
-        config = facts.config.get_text_config()
-        needs_padding = facts.task == "labels" and "decoder" in {site.kind for site in self.sites}
-        if needs_padding and batch > 1 and getattr(config, "pad_token_id", None) is None:
+        pad = getattr(facts.config.get_text_config(), "pad_token_id", None)
+        reads_last_token = facts.task == "labels" and "decoder" in {site.kind for site in self.sites}
+        if reads_last_token and batch > 1 and pad is None:
             what = f"{self.name} has no token for padding, by which it finds the end of each sentence"
             raise InputError(f"{what}: it reads one sentence at a time, and there are {batch}. Leave one of them.")
         needs = estimate(self, length, sentences=batch).bytes

@@ -1,5 +1,8 @@
 """Residual stream of a run of a model of transformers: its parts, which must sum to the whole, and its logit lens."""
 
+from collections.abc import Callable
+from functools import partial
+from threading import RLock
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -7,54 +10,33 @@ import torch
 from torch import Tensor, nn
 
 from attnviz.core.edits import Site
+from attnviz.core.errors import InputError
 from attnviz.core.record import Record
 from attnviz.core.stream import Embedded, Origin, Stream, StreamParts
-from attnviz.sources.huggingface import running
+from attnviz.core.tokens import Sentence
+from attnviz.sources.huggingface import module_search, running
 from attnviz.sources.huggingface.loaded import Loaded
-from attnviz.sources.huggingface.module_search import (
-    NAMES,
-    Search,
-    StreamModules,
-    Unproven,
-    bound,
-    calls_of,
-    floats,
-    ratio,
-    refusal,
-    states_of,
-)
+from attnviz.sources.huggingface.module_search import NAMES, Search, StreamModules, calls_of, floats, states_of
 
 ALL_IN_ONE = "The model makes these vectors in one step; if it adds positions, they are included."
 POSITION_LATER = "Positions are not added to the tokens: they change queries and keys, or add a bias to the scores."
 
-_results: WeakKeyDictionary[nn.Module, dict[str, Any]] = WeakKeyDictionary()
-"""Results of searches in each model: its parts, its lens, the reason it has no parts, and the last searched call."""
+_results: WeakKeyDictionary[nn.Module, dict[str | Site, Any]] = WeakKeyDictionary()
+"""Results of searches in each model: its "parts", its "circuits", its "lens", and the last attention call."""
+_lock = RLock()
+"""Lock for `_results`, so that sessions do not search a model at the same time."""
 
 
-def stream_of(loaded: Loaded, record: Record) -> Stream:
-    """Residual stream of a record, by another run of its model: its states, and its parts if they are proven.
-
-    Raises:
-        InputError: if the model has no logits of words, or if proven parts do not sum to the whole.
-    """
-    _check_words(loaded)
-    results = _results.setdefault(loaded.model, {})
-    if "no parts" not in results:
-        try:
-            return _with_parts(loaded, record, modules_of(loaded))
-        except Unproven as error:
-            results["no parts"] = str(error)
-    if "lens" not in results:
-        with torch.inference_mode():
-            results["lens"] = Search(loaded).lens()
-    readout, modules = results["lens"]
-    states, unembedding = [], loaded.model.get_output_embeddings()
-    for state in states_of(_rerun(loaded, record))[:-1]:
-        with loaded.turns.turn(), torch.inference_mode(), calls_of([unembedding]) as calls:
-            for module in modules:
-                state = module(state)
-        states.append(calls[-1].input if modules else floats(state))
-    return Stream(readout, tuple(states), None, results["no parts"])
+def _cached(loaded: Loaded, key: str | Site, find: Callable[[Search], Any]) -> Any:
+    """Return the result of a search in a model, which is made once; of attention calls, only the last one is kept."""
+    with _lock:
+        results = _results.setdefault(loaded.model, {})
+        if key not in results:
+            for site in [site for site in results if isinstance(site, Site)]:
+                del results[site]
+            with torch.inference_mode():
+                results[key] = find(Search(loaded))
+        return results[key]
 
 
 def modules_of(loaded: Loaded, *, all_projections: bool = False) -> StreamModules:
@@ -67,77 +49,92 @@ def modules_of(loaded: Loaded, *, all_projections: bool = False) -> StreamModule
         InputError: if a part of the stream is not the sum of modules' outputs (the message names the part), or if
             the projections need more memory than is free (the message names both numbers).
     """
-    _check_words(loaded)
-    results = _results.setdefault(loaded.model, {})
-    modules = results.get("all parts") or (not all_projections and results.get("parts"))
-    if not modules:
-        with torch.inference_mode():
-            modules = Search(loaded).modules(all_projections=all_projections)
-        results["all parts" if all_projections else "parts"] = modules
-    return modules
+    names = tuple(NAMES) if all_projections else ("w_v",)
+    return _cached(loaded, "circuits" if all_projections else "parts", partial(Search.modules, names=names))
+
+
+def stream_of(loaded: Loaded, record: Record) -> Stream:
+    """Residual stream of a record, by another run of its model: its states, and its parts if they are proven.
+
+    Raises:
+        InputError: if the model has no logits of words, or if proven parts do not sum to the whole.
+    """
+    try:
+        modules = modules_of(loaded)
+    except InputError as error:
+        readout, head = _cached(loaded, "lens", Search.lens)
+        states, unembedding = [], loaded.model.get_output_embeddings()
+        for state in states_of(_rerun(loaded, record))[:-1]:
+            with loaded.turns.turn(), torch.inference_mode(), calls_of([unembedding]) as calls:
+                for module, factor in head:
+                    state = module(state) if factor == 1 else module(state) * factor
+            states.append(calls[-1].input)
+        return Stream(readout, tuple(states), None, str(error))
+    with calls_of([modules.last, *modules.feed_forward.values()]) as calls:
+        states = [floats(state) for state in states_of(_rerun(loaded, record))]
+    last_call, first = {call.module: call for call in calls}, states[0]
+    words, positions = _embedded(loaded, modules.embedding, first, record.read)
+    outputs = {layer: last_call[module].output for layer, module in modules.feed_forward.items()}
+    feed_forward = {layer: output.reshape(first.shape) * modules.factor for layer, output in outputs.items()}
+    end = last_call[modules.last].input.reshape(first.shape)
+    parts = StreamParts(modules.weights, words, positions, feed_forward, end)
+    sites = modules.weights.sites.items()
+    attention = sum(projections.writes(floats(record.step(site).outputs())) for site, projections in sites)
+    real = torch.arange(first.shape[1]) < torch.tensor([[sentence.length] for sentence in record.read])
+    parts.check(attention, record.prediction.logits, record.source, real=real, within=module_search.bound(loaded))
+    return Stream(modules.weights.readout, tuple(states[:-1]), parts)
 
 
 def origin_of(loaded: Loaded, record: Record, site: Site) -> Origin | None:
     """Input of an attention call before its projections, by another run; None if the projections are unknown."""
-    results = _results.setdefault(loaded.model, {})
-    if results.get("call", (None,))[0] != site:
-        with torch.inference_mode():
-            results["call"] = site, Search(loaded).call(site)
-    if results["call"][1] is None:
+    try:
+        weights, parts, embeddings = _cached(loaded, site, partial(Search.call, site=site))
+    except InputError:
         return None
-    model, (projections, parts, adds_positions) = loaded.model, results["call"][1]
-    stacks = {"decoder": model}
-    if "cross" in {site.kind for site in loaded.trial.heads}:
-        stacks = {"encoder": model.get_encoder(), "decoder": model.get_decoder()}
-    embeddings = {kind: stack.get_input_embeddings() for kind, stack in stacks.items()}
-    readers = [parts[name].module for name in ("w_q", "w_k")]
-    with calls_of([*readers, *embeddings.values()]) as calls:
+    if parts.keys() != NAMES.keys():
+        return None
+    with calls_of([parts["w_q"].module, parts["w_k"].module]) as calls:
         returned = _rerun(loaded, record)
-    query, key = (next(call.input for call in reversed(calls) if call.module is module) for module in readers)
-    tokens = {}
-    for kind, module in embeddings.items():
-        states = getattr(returned, "encoder_hidden_states", None) if kind == "encoder" else states_of(returned)
-        ordered = calls if kind == "encoder" else reversed(calls)
-        words = next((call.output for call in ordered if call.module is module), None)
-        tokens[kind] = states and _embedded_tokens(loaded, floats(states[0]), words, adds_positions)
-    input_tokens, decoder_tokens = tokens.get("encoder", tokens["decoder"]), tokens["decoder"]
-    if input_tokens is None:
-        return None
+    last_call = {call.module: call for call in calls}
+    query, key = (last_call[parts[name].module].input for name in ("w_q", "w_k"))
+
+    def embedded(kind: str) -> Embedded:
+        """Embedded tokens that the "encoder" or the "decoder" reads; a model that is only one of them is both."""
+        states, read = states_of(returned), record.read
+        if kind == "encoder" and record.targets:
+            states, read = returned.encoder_hidden_states, record.sentences
+        words, positions = _embedded(loaded, embeddings[kind], floats(states[0]), read)
+        if positions is None:
+            return Embedded(words, None, note=ALL_IN_ONE if embeddings[kind][0] is None else POSITION_LATER)
+        lengths = [sentence.length for sentence in read]
+        return Embedded(words, positions[lengths.index(max(lengths))])  # of the longest text, without padding
+
     return Origin(
         query,
         query if torch.equal(query, key) else key,
         *(parts[name].linear for name in NAMES),
-        projections.w_o,
-        query_tokens=input_tokens if site.kind == "encoder" else decoder_tokens,
-        key_tokens=decoder_tokens if site.kind == "decoder" else input_tokens,
-        is_normalized=projections.before is not None,
-        is_rotary=projections.rotary,
-        normalizes_heads=parts["w_q"].normalized or parts["w_k"].normalized,
+        weights.w_o,
+        query_tokens=embedded("encoder" if site.kind == "encoder" else "decoder"),
+        key_tokens=embedded("decoder" if site.kind == "decoder" else "encoder"),
+        is_normalized=weights.before is not None,
+        is_rotary=weights.rotary,
+        normalizes_heads=parts["w_q"].is_normalized or parts["w_k"].is_normalized,
     )
 
 
-def _embedded_tokens(loaded: Loaded, first: Tensor, words: Tensor | None, adds_positions: bool) -> Embedded:
-    """Embedded tokens that the first layer reads; positions are separate if the model adds nothing else.
+def _embedded(
+    loaded: Loaded, embedding: module_search.Embedding, first: Tensor, sentences: tuple[Sentence, ...]
+) -> tuple[Tensor, Tensor | None]:
+    """Split the first states of a run, (B, n, d_model), into embeddings of tokens and vectors of positions.
 
-    Args:
-        first: states before the first layer, (B, n, d_model).
-        words: output of the embedding of tokens; None if the embedding was not called.
+    If no positions are added, the states are not split: they may also hold pictures.
     """
-    if words is None or words.shape != first.shape:
-        return Embedded(first, None, note=ALL_IN_ONE)
-    rounding = bound(loaded) * float(first.abs().max())
-    if float((first - words * (ratio(first, words) or 1.0)).abs().max()) <= rounding:
-        return Embedded(first, None, note=POSITION_LATER)
-    positions = first - words
-    if adds_positions and float((positions - positions[:1]).abs().max()) <= rounding:
-        return Embedded(words, positions[0])
-    return Embedded(first, None, note=ALL_IN_ONE)
-
-
-def _check_words(loaded: Loaded) -> None:
-    """Raise InputError if a model has no logits of words."""
-    if loaded.task not in ("next", "fill", "write"):
-        raise refusal(loaded, "it gives no word a logit")
+    module, factor, added = embedding
+    if module is None or added is None:
+        return first, None
+    with loaded.turns.turn(), torch.inference_mode():
+        words = floats(module(running.inputs(sentences, loaded)["input_ids"])) * factor
+    return words, first - words
 
 
 def _rerun(loaded: Loaded, record: Record) -> Any:
@@ -147,30 +144,3 @@ def _rerun(loaded: Loaded, record: Record) -> Any:
         model_inputs["decoder_input_ids"] = running.inputs(record.targets, loaded)["input_ids"]
     lengths = tuple(sentence.length for sentence in record.sentences)
     return running.run_model(loaded, record.edits, model_inputs, lengths)[0]
-
-
-def _with_parts(loaded: Loaded, record: Record, modules: StreamModules) -> Stream:
-    """Residual stream with its parts, after a check that they sum to the whole."""
-    with calls_of([modules.words, modules.last, *(module for module, _ in modules.feed_forward.values())]) as calls:
-        states = states_of(_rerun(loaded, record))
-    by_module, first = {call.module: call for call in calls}, floats(states[0])
-    words = by_module[modules.words].output * modules.factor
-    feed_forward = {
-        layer: by_module[module].output.reshape(first.shape) * factor
-        for layer, (module, factor) in modules.feed_forward.items()
-    }
-    parts = StreamParts(
-        modules.weights,
-        words if modules.adds_positions else first,  # without positions, the first states, which also hold pictures
-        first - words if modules.adds_positions else None,
-        feed_forward,
-        by_module[modules.last].input.reshape(first.shape),
-    )
-    attention = sum(
-        projections.writes(record.step(site).outputs()) for site, projections in modules.weights.sites.items()
-    )
-    is_real = torch.zeros(first.shape[:2], dtype=torch.bool)
-    for row, sentence in zip(is_real, record.read, strict=True):
-        row[: sentence.length] = True
-    parts.check(attention, record.prediction.logits, record.source, real=is_real, within=bound(loaded))
-    return Stream(modules.weights.readout, tuple(map(floats, states[:-1])), parts)

@@ -39,7 +39,7 @@ class ModelRun:
 
     Args:
         layers: layer number of each site whose layer differs from the number of earlier calls of its kind.
-        alone: kind of attention of a model that has only one kind, if its modules do not tell it.
+        alone: kind of attention of all layers, if their modules do not state whether it is causal.
         tap: tap that computes the attention; by default a new one, with the edits.
     """
 
@@ -68,24 +68,25 @@ class ModelRun:
         if kind is None:
             raise AttnvizError(f"{type(module).__name__} is not a part of the model that is run.")
         self.modules.append(module)
-        counted = Site(kind, self._calls[kind])
+        number = self._calls[kind]
         self._calls[kind] += 1
-        return Site(kind, self._layers.get(counted, counted.layer))
+        return Site(kind, self._layers.get(Site(kind, number), number))
 
 
 def _kind(name: str, module: nn.Module, alone: str | None, has_encoder: bool) -> str:
-    """Kind of attention that a module would compute, by its name and by the module that it is part of."""
-    parts = name.lower().split(".")
-    if any(part.startswith(CROSS) for part in parts):
+    """Kind of attention of a module, by its name, such as "decoder.layers.0.encoder_attn", or by its being causal."""
+    names = name.lower().split(".")
+    if any(part.startswith(CROSS) for part in names):
         return "cross"
     if has_encoder:
-        return "decoder" if any(part.endswith("decoder") for part in parts) else "encoder"
-    return alone or ("decoder" if getattr(module, "is_causal", False) or linear.is_linear(module) else "encoder")
+        return "decoder" if any(part.endswith("decoder") for part in names) else "encoder"
+    is_causal = getattr(module, "is_causal", False) or linear.is_linear(module)
+    return alone or ("decoder" if is_causal else "encoder")
 
 
 def call(model: nn.Module, run: ModelRun, **arguments: Any) -> Any:
     """Call a model whose attention, also linear attention, goes through the tap of a run."""
-    with linear.tapping(model, run):
+    with linear.tapping(model, run.tap, run.site):
         return model(**arguments, attnviz=run)
 
 
@@ -103,12 +104,10 @@ def use_on(model: nn.Module) -> bool:
     """Make a model use attnviz's attention; return False if the model keeps its own."""
     if not model._can_set_attn_implementation():
         return False
-    parts = model.config.sub_configs
+    name, parts = register(), model.config.sub_configs
     if any(map(is_sense, parts)):  # towers for pictures and sounds keep their own attention
-        names = {name: "eager" if is_sense(name) else register() for name in parts}
-        model.set_attn_implementation({"": register()} | names)
-    else:
-        model.set_attn_implementation(register())
+        name = {"": name} | {part: "eager" if is_sense(part) else name for part in parts}
+    model.set_attn_implementation(name)
     return model.config._attn_implementation == NAME
 
 
@@ -154,7 +153,7 @@ def _mask(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def _is_rule(mask: Tensor | None) -> bool:
-    """Whether a mask, or a part of a mask, is the marker of `rules`."""
+    """Whether a mask, or a part of a mask, is the marker of `rules`: one NaN, expanded along queries and keys."""
     return mask is not None and mask.dim() == 4 and mask.stride()[2:] == (0, 0) and bool(mask[0, 0, 0, 0].isnan())
 
 
@@ -189,21 +188,22 @@ def _attention(
     if (groups := query.shape[1] // key.shape[1]) > 1:
         key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
     queries, keys = query.shape[2], key.shape[2]
-    if by_rule := _is_rule(attention_mask):
+    if _is_rule(attention_mask):
         attnviz.by_rule += 1
         mask, bias = Subsequent(), position_bias
     else:
         mask, bias = _split_mask_and_bias(attention_mask, position_bias, keys)
-    if indices is not None and not by_rule:
-        selected = torch.zeros(len(query), 1, queries, keys, dtype=torch.bool, device=query.device)
-        selected.scatter_(-1, indices.long().unsqueeze(1), True)
-        mask = selected if mask is None else mask & selected
+        if indices is not None:
+            selected = torch.zeros(len(query), 1, queries, keys, dtype=torch.bool, device=query.device)
+            selected.scatter_(-1, indices.long().unsqueeze(1), True)
+            mask = selected if mask is None else mask & selected
+        mask = named(mask, queries, keys, attnviz.lengths)
     output = attnviz.tap.attend(
         query,
         key,
         value,
         site=attnviz.site(module),
-        mask=mask if by_rule else named(mask, queries, keys, attnviz.lengths),
+        mask=mask,
         scoring=Scoring(scale=scaling, softcap=softcap, bias=bias),
         sinks=s_aux if sinks is None else sinks,
     )
@@ -212,12 +212,11 @@ def _attention(
 
 def _split_mask_and_bias(mask: Tensor | None, bias: Tensor | None, keys: int) -> tuple[Tensor | None, Tensor | None]:
     """Split a mask into a boolean mask and a bias that is added to the scores; a float mask may hold both."""
-    if mask is not None:
-        mask = mask[..., :keys]
-        if mask.dtype is not torch.bool:
-            blocked = mask < BLOCKED
-            added = mask.masked_fill(blocked, 0)
-            if added.any():
-                bias = added if bias is None else bias + added
-            mask = ~blocked
-    return mask, bias
+    mask = mask if mask is None else mask[..., :keys]
+    if mask is None or mask.dtype is torch.bool:
+        return mask, bias
+    blocked = mask < BLOCKED
+    added = mask.masked_fill(blocked, 0)
+    if added.any():
+        bias = added if bias is None else bias + added
+    return ~blocked, bias

@@ -36,12 +36,7 @@ _trials: dict[Hashable, Trial] = {}
 
 
 def tried(loaded: Loaded) -> Loaded:
-    """Add the results of the first runs to a model; models of one class, configuration and implementation share them.
-
-    Raises:
-        AttnvizError: if the model cannot be run or gives no attention, with the reason.
-        Canceled: if the load is canceled; then no trial is stored.
-    """
+    """Add the results of the first runs to a model; models of one class, configuration and implementation share it."""
     settings = repr({**loaded.config.to_dict(), "name_or_path": "", "_name_or_path": ""})
     lengths = tuple(sentence.length for sentence in reading.sentences(loaded.tokenizer, TEXTS))
     kind = type(loaded.model), settings, loaded.implementation, loaded.device, loaded.dtype
@@ -83,45 +78,51 @@ def inputs(loaded: Loaded, texts: list[str]) -> Batch:
     sentences = tuple(map(fit, reading.sentences(loaded.tokenizer, texts)))
     model_inputs = running.inputs(sentences, loaded)
     if loaded.task == "write":
-        start = torch.full_like(model_inputs["input_ids"][:, :1], running.begins_with(loaded.model) % loaded.vocabulary)
-        model_inputs["decoder_input_ids"] = torch.cat([start, model_inputs["input_ids"][:, 2:]], 1)
+        ids, start = model_inputs["input_ids"], running.begins_with(loaded.model) % loaded.vocabulary
+        model_inputs["decoder_input_ids"] = torch.cat([torch.full_like(ids[:, :1], start), ids[:, 2:]], 1)
     return model_inputs, tuple(sentence.length for sentence in sentences)
 
 
 def _tap_trial(loaded: Loaded) -> Trial:
     """Run a model with attnviz's attention on a padded batch, and on its longest text alone.
 
-    The second run is necessary because some implementations omit the mask if there is no padding.
-
-    Raises:
-        AttnvizError: if a part of the model's attention does not go through the tap, or the outputs differ from those
-            of the model's own attention.
+    The second run is necessary because some implementations omit the mask if there is no padding. Raises AttnvizError
+    if a part of the model's attention does not go through the tap.
     """
-    model, name = loaded.model, type(loaded.model).__name__
+    model = loaded.model
     cannot_pad = loaded.task == "labels" and model.config.get_text_config().pad_token_id is None
     single = inputs(loaded, TEXTS[1:])
     batch = single if cannot_pad else inputs(loaded, TEXTS)
     output, run = _run_tapped(model, *batch)
     steps, hidden = run.tap.steps, running.hidden(output)
     if not (steps and _are_whole(steps, batch[0])):
-        raise AttnvizError(f"{name} does not give the tap one map of all queries and keys.")
-    n, kind = steps[0].shape[2], None
-    if {step.site.kind for step in steps} == {"encoder"} and n > 1:
-        weights = (step.weights(head)[:, :n] for step in steps for head in range(step.num_heads))
-        kind = None if any(rows.triu(1).any() for rows in weights) else "decoder"
+        raise AttnvizError(f"{type(model).__name__} does not give the tap one map of all queries and keys.")
+    causal_encoder = {step.site.kind for step in steps} == {"encoder"} and _is_causal(steps)
+    kind = "decoder" if causal_encoder else None
     sites = [replace(step.site, kind=kind or step.site.kind) for step in steps]
-    by_rule = _output_by_rule(model, single, hidden[-1]) if {site.kind for site in sites} == {"decoder"} else None
+    by_rule = None  # output of the text alone, with the mask as a rule, if that works
+    if {site.kind for site in sites} == {"decoder"}:
+        by_rule = _output_by_rule(model, single, hidden[-1])
     single_output = _run_tapped(model, *single)[0] if by_rule is None else by_rule
     findings = _compare(loaded, [single, batch], [single_output, output])
-    names = {module: name.split(".") for name, module in model.named_modules()}
-    numbers = ([part for part in names[module] if part.isdecimal()] or ["-1"] for module in run.modules)
-    layers = {site: int(parts[-1]) for site, parts in zip(sites, numbers, strict=True)}
+    names = {module: name for name, module in model.named_modules()}
+    layers = {}  # the last number in the name of a module, such as "h.3.attn", is that of its layer
+    for site, module in zip(sites, run.modules, strict=True):
+        numbers = [int(part) for part in names[module].split(".") if part.isdecimal()]
+        layers[site] = numbers[-1] if numbers else -1
     layers, unseen = _not_shown(model, output, layers, run.modules[0])
-    heads = {
-        Site(site.kind, layers.get(site, site.layer)): step.num_heads for site, step in zip(sites, steps, strict=True)
-    }
+    heads = {}
+    for site, step in zip(sites, steps, strict=True):
+        heads[Site(site.kind, layers.get(site, site.layer))] = step.num_heads
     width, takes_rules = _width(loaded, hidden, batch[0]), by_rule is not None
     return Trial(heads, width, unseen, layers, kind, takes_rules=takes_rules, findings=findings)
+
+
+def _is_causal(steps: Sequence[Step]) -> bool:
+    """Whether no query of several attends to a later position, in any head of any step."""
+    n = steps[0].shape[2]
+    weights = (step.weights(head)[:, :n] for step in steps for head in range(step.num_heads))
+    return n > 1 and not any(rows.triu(1).any() for rows in weights)
 
 
 def _output_by_rule(model: nn.Module, batch: Batch, expected: Tensor) -> Any:
@@ -145,6 +146,9 @@ def _output_by_rule(model: nn.Module, batch: Batch, expected: Tensor) -> Any:
 
 def _compare(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[str, ...]:
     """Compare runs through the tap with the model's own attention; return a finding if only the eager one agrees.
+
+    Args:
+        outputs: outputs of the runs through the tap, one for each batch.
 
     Raises:
         AttnvizError: if no implementation agrees.
@@ -176,20 +180,20 @@ def _difference(outputs: list[Any], own_outputs: list[Any], batches: list[Batch]
 
     An empty string if the hidden states agree. Padding is not compared.
     """
-    is_same, pairs = True, []
-    for output, expected, (model_inputs, lengths) in zip(outputs, own_outputs, batches, strict=True):
-        real = (None,) * len(lengths) if "decoder_input_ids" in model_inputs else lengths
-        hidden, states = running.hidden(output), running.hidden(expected)
-        is_same = is_same and hidden.shape == states.shape and not any(map(differ, hidden, states, real))
-        logits, own_logits = getattr(output, "logits", None), getattr(expected, "logits", None)
+    is_same, differences = True, []  # each with the largest of the model's own outputs
+    for output, own_output, (model_inputs, lengths) in zip(outputs, own_outputs, batches, strict=True):
+        lengths = (None,) * len(lengths) if "decoder_input_ids" in model_inputs else lengths
+        hidden, own_hidden = running.hidden(output), running.hidden(own_output)
+        is_same = is_same and hidden.shape == own_hidden.shape and not any(map(differ, hidden, own_hidden, lengths))
+        logits, own_logits = getattr(output, "logits", None), getattr(own_output, "logits", None)
         if logits is None or own_logits is None:
-            logits, own_logits = hidden, states
+            logits, own_logits = hidden, own_hidden
         if own_logits.dim() == 3:
-            logits, own_logits = (
-                torch.cat([row[:n] for row, n in zip(x, real, strict=True)]) for x in (logits, own_logits)
-            )
-        pairs.append((float((logits - own_logits).abs().max()), float(own_logits.abs().max())))
-    return "" if is_same else "{:.2g} of {:.2g}".format(*max(pairs))
+            logits = torch.cat([row[:length] for row, length in zip(logits, lengths, strict=True)])
+            own_logits = torch.cat([row[:length] for row, length in zip(own_logits, lengths, strict=True)])
+        differences.append((float((logits - own_logits).abs().max()), float(own_logits.abs().max())))
+    difference, largest = max(differences)
+    return "" if is_same else f"{difference:.2g} of {largest:.2g}"
 
 
 def differ(hidden: Tensor, expected: Tensor, length: int | None = None) -> bool:
@@ -211,16 +215,13 @@ def _are_whole(steps: Sequence[Step], model_inputs: dict[str, Tensor]) -> bool:
 
 
 def _capture_trial(loaded: Loaded) -> Trial:
-    """Run a model as it was loaded, and capture the attention calls in its own code.
-
-    Raises:
-        InputError: if its attention is not one map of all queries and keys.
-    """
+    """Run a model as it was loaded, and capture the attention calls in its own code."""
     model = loaded.model
     model_inputs, _ = inputs(loaded, TEXTS)
     with torch.inference_mode(), capture(model) as captured:
         output = model(**model_inputs, **running.settings(model))
-    width, steps = _width(loaded, running.hidden(output), model_inputs), ()
+    width = _width(loaded, running.hidden(output), model_inputs)
+    steps = ()
     with suppress(AttnvizError):  # no attention call was captured
         steps = captured.steps
     partly_shown, unseen = _not_shown(model, output, {step.site: step.site.layer for step in steps})
@@ -255,7 +256,6 @@ def _not_shown(
     """Describe the attention that is not shown, found by comparing the sites with the layers that return hidden states.
 
     Args:
-        output: output of the model, with its hidden states.
         layer_numbers: number in the model of the layer of each site.
         attention: module that computed the attention of the first site, if it is known.
 
@@ -264,13 +264,14 @@ def _not_shown(
         shown.
     """
     if hasattr(output, "decoder_hidden_states"):
-        states = {kind: getattr(output, f"{kind}_hidden_states", None) for kind in ("encoder", "decoder")}
-        states["cross"], attention = states["decoder"], None
+        encoder_states, decoder_states = getattr(output, "encoder_hidden_states", None), output.decoder_hidden_states
+        states, attention = {"encoder": encoder_states, "decoder": decoder_states, "cross": decoder_states}, None
     else:
-        states = {next(iter(layer_numbers), Site("encoder", 0)).kind: getattr(output, "hidden_states", None)}
+        kind = next(iter(layer_numbers), Site("encoder", 0)).kind
+        states = {kind: getattr(output, "hidden_states", None)}
     partly, sentences = {}, []
     for kind, hidden_states in states.items():
-        layers = max(0, len(hidden_states or ()) - 1)
+        layers = max(0, len(hidden_states or ()) - 1)  # the first states are those before the first layer
         numbers = {site: number for site, number in layer_numbers.items() if site.kind == kind}
         shown = sorted({*numbers.values()})
         if len(numbers) > layers > 0:
@@ -292,8 +293,8 @@ def _other_parts(model: nn.Module, attention: nn.Module | None, layers: int, sho
     """Name the classes of modules that only the layers without attention have: "compute JambaMambaMixer"; or ""."""
     for module_list in model.modules():
         if isinstance(module_list, nn.ModuleList) and len(module_list) == layers and attention in module_list.modules():
-            parts = [{type(part).__name__: None for part in layer.children()} for layer in module_list]
-            usual = {name for number in shown for name in parts[number]}
-            names = dict.fromkeys(name for part in parts for name in part if name not in usual and "Norm" not in name)
-            return f"compute {', '.join(names)}" if names else ""
+            classes = [[type(child).__name__ for child in layer.children()] for layer in module_list]
+            in_shown = {name for number in shown for name in classes[number]}
+            names = [name for layer in classes for name in layer if name not in in_shown and "Norm" not in name]
+            return f"compute {', '.join(dict.fromkeys(names))}" if names else ""
     return ""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import streamlit as st
 
-from attnviz import figures
+from attnviz import analysis, figures
 from attnviz.analysis import steps
 from attnviz.analysis.sentences import quoted_token
 from attnviz.analysis.steps import KEYS, Matrix, Row, Stage
@@ -181,8 +181,9 @@ def _call(context: Context) -> HeadCall:
 
     def with_row(choices: Choices, row: int) -> Choices:
         """Select the cell with the largest weight of a row."""
-        weights = context.record.step(context.site).weights(head, slice(row, row + 1), sentence=context.sentence)
-        return choices.put(cell=(row, int(weights[0].nan_to_num().abs().argmax())))
+        step, rows = context.record.step(context.site), slice(row, row + 1)
+        _, keys = analysis.strongest(step, head, sentence=context.sentence, rows=rows)
+        return choices.put(cell=(row, int(keys[0])))
 
     if len(queries) > MOST_LISTED:
         options = {"value": query, "step": with_row, "visible": False, "width": 130}

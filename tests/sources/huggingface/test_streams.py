@@ -23,7 +23,7 @@ SPLIT = {
     ("gpt2", "GPT2LMHeadModel"): {},
     ("llama", "LlamaForCausalLM"): {},
     ("qwen3", "Qwen3ForCausalLM"): {},
-    ("gemma2", "Gemma2ForCausalLM"): {},
+    ("gemma2", "Gemma2ForCausalLM"): {"final_logit_softcapping": 5.0},
     ("gemma3_text", "Gemma3ForCausalLM"): {},
     ("olmo2", "Olmo2ForCausalLM"): {},
     ("granite", "GraniteForCausalLM"): {"residual_multiplier": 0.5, "logits_scaling": 4.0, "embedding_multiplier": 3.0},
@@ -199,6 +199,30 @@ def heads(projected: Tensor, like: Tensor) -> Tensor:
     return projected.unflatten(-1, (like.shape[1], -1)).transpose(1, 2)
 
 
+def test_positions_are_those_of_the_longest_text(tmp_path):
+    """OPT gives padding other positions; the first text of the batch is the shorter one."""
+    model = loaded("opt", "OPTForCausalLM", tmp_path)
+    record = attnviz.analyze(["A cat", TEXT], model)
+    tokens = model.origin(record, record.sites[0]).query_tokens
+
+    own, ids = model.loaded.model, torch.tensor([[token.id for token in record.sentences[1].tokens]])
+    own.set_attn_implementation("eager")
+    states = own(ids, output_hidden_states=True).hidden_states
+
+    assert torch.allclose(tokens.words[1] + tokens.positions, states[0], atol=1e-5)
+
+
+def test_norms_of_each_head_in_a_list_are_not_known(tmp_path):
+    """StableLM keeps one norm per head: the projections of queries and keys are unknown, and the values are not."""
+    model = loaded("stablelm", "StableLmForCausalLM", tmp_path, qk_layernorm=True)
+    record = attnviz.analyze(TEXT, model, stream=True)
+
+    assert model.origin(record, record.sites[0]) is None
+    projections = model.model_weights().sites[record.sites[0]]
+    assert (projections.w_q, projections.w_k) == (None, None) != projections.w_v
+    assert abs(contributions(record).residual) < 1e-4
+
+
 def test_a_call_without_known_projections_begins_at_its_vectors(tmp_path):
     """GPT-OSS stretches its rotary positions, so that queries are not what its matrix gives, even at position 0."""
     model = loaded("gpt_oss", "GptOssForCausalLM", tmp_path)
@@ -278,6 +302,9 @@ HEADS = {
     ),
     ("bart", "BartForConditionalGeneration"): lambda own, states: own.lm_head(states),
     ("jamba", "JambaForCausalLM"): lambda own, states: own.lm_head(own.model.final_layernorm(states)),
+    ("minicpm3", "MiniCPM3ForCausalLM"): lambda own, states: own.lm_head(
+        own.model.norm(states) / own.config.logits_scaling
+    ),
 }
 """Heads of models whose parts are not known, by their own modules: the norm of post-norm models is in their layers."""
 

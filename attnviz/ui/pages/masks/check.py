@@ -1,9 +1,8 @@
 """Checks of an array or of this model: each finding is a sentence with its fix."""
 
 import io
-import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,16 +11,13 @@ import streamlit as st
 from torch import Tensor
 
 from attnviz import figures
-from attnviz.charts.signs import CellState
-from attnviz.check import AXES, CONVENTIONS, MEANT, MOST_CELLS, NOT_SURE, ArrayReport, Finding, Report, check, reading
-from attnviz.check.arrays import VERY_NEGATIVE
+from attnviz.check import CONVENTIONS, MEANT, MOST_CELLS, NOT_SURE, Finding, Report, check, reading
 from attnviz.check.leaks import MOST, LeakTest
 from attnviz.check.model import ModelReport, check_model
 from attnviz.check.ways_to_run import RUNS
 from attnviz.core.amounts import counted
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Padding
-from attnviz.figures import Figure
 from attnviz.sources.estimate import Estimate, estimate
 from attnviz.sources.wrapped import Wrapped
 from attnviz.ui import cache, export_menu
@@ -39,14 +35,8 @@ KINDS |= {name: f"{name}: {meaning}" for name, meaning in CONVENTIONS.items()}
 """Meanings of the numbers that the user can choose: a kind of array, or a convention of masks."""
 EXAMPLE = "1 0 0 0 0\n0.6 0.4 0 0 0\n0.2 0.3 0.4 0 0.1\n0.1 0.4 0.2 0.3 0\n0.3 0.1 0.2 0.2 0.2"
 """Weights of a causal head with one leak: position 2 attends to position 4."""
-SIDE, MOST_DRAWN = 360, 512
-"""Side of a map in pixels, and most queries and most keys of a checked array that are drawn."""
-CHECKED = {
-    "mask": (CellState("may attend", "open", "dot"), CellState("blocked", "blocked", "hatch")),
-    "weights": (CellState("weight", "ramp", legend=""), CellState("weight 0", "blocked", "hatch")),
-    "scores": (CellState("score", "open"), CellState("blocked", "blocked", "hatch")),
-}
-"""States of open and of blocked cells, by the kind of the array."""
+SIDE = 360
+"""Side of a map in pixels."""
 WAYS = "Runs this text and a longer one, each by itself, then in the chosen ways, and compares the outputs."
 """Help of the ways to run a user's own model."""
 COMMAND = "attnviz check my_model.py:build"
@@ -168,13 +158,7 @@ def _answer(context: Context, checked: Input, arguments: dict[str, Any]) -> None
         verdict(f"{report.verdict}{assumed}", "unsure" if is_unsure else "right")
     if report.question or is_unsure:
         note(report.question or "Choose on the left what the numbers are, or are meant to be.", "remark")
-    figure = _map(
-        values.float().numpy() if isinstance(values, Tensor) else np.asarray(values),
-        report,
-        wrong,
-        dark=context.dark,
-        side=SIDE,
-    )
+    figure = figures.checked(values, report, dark=context.dark, side=SIDE)
     picture(figure, "checked")
     if report.repaired is not None:
         buffer = io.BytesIO()
@@ -185,40 +169,6 @@ def _answer(context: Context, checked: Input, arguments: dict[str, Any]) -> None
         export_menu.menu(context, {"What was checked": figure}, "check")
     with st.expander("How it was read"):
         st.code(clean("\n".join((f"{name}:", *report.lines()))), None, wrap_lines=True)
-
-
-def _map(array: np.ndarray, report: ArrayReport, wrong: Sequence[Finding], **style: Any) -> Figure:
-    """Map one sentence and head of a checked array, with the cells of the first finding that has cells."""
-    sizes, fits = dict(zip(AXES, report.shape, strict=True)), array.ndim > 1 and array.size == math.prod(report.shape)
-    fits &= max(report.shape[2:]) <= MOST_DRAWN
-    finding = next((finding for finding in wrong if finding.cells and fits), None)
-    cells = [] if finding is None else [dict(zip(finding.axes, cell, strict=True)) for cell in finding.cells]
-    first = cells[0] if cells else {}
-    place = {axis: first.get(axis, 0) for axis in AXES[:2]}
-    values = array.reshape(report.shape)[*place.values()][:MOST_DRAWN, :MOST_DRAWN]
-    if report.kind == "scores":
-        blocked = values <= VERY_NEGATIVE
-    elif report.convention == "additive":
-        blocked = ~(values >= 0)
-    else:
-        blocked = values != 0 if report.convention == "true-is-masked" else values == 0
-    states = np.where(blocked, 1, 0)
-    for cell in cells:
-        if all(cell.get(axis, index) == index for axis, index in place.items()):
-            states[cell.get("query", slice(None)), cell.get("key", slice(None))] = 2
-    title, mark = "What was checked", "evidence"
-    if finding is None:
-        parts = [f"{axis} 0 of {sizes[axis]}" for axis in AXES[:2] if sizes[axis] > 1]
-        parts += [f"the first {MOST_DRAWN} of {sizes[axis]:,}" for axis in AXES[2:] if sizes[axis] > MOST_DRAWN]
-    else:
-        parts = [f"{axis} {index}" for axis, index in place.items() if axis in first and sizes[axis] > 1]
-        title = f"Evidence of {finding.rule.replace('-', ' ')}"
-    if finding is not None and finding.rule == "deviation":
-        title, mark = "Cells that differ", "differs"
-    weights = np.nan_to_num(values.astype(float), posinf=0.0).clip(0, 1) if report.kind == "weights" else None
-    kinds, sides = (*CHECKED[report.kind], CellState(mark, "leak", "cross")), [range(count) for count in values.shape]
-    options = {"lines": tuple(filter(None, [", ".join(parts)])), "file": title.lower(), "weights": weights}
-    return figures.states(title, states, kinds, *(tuple(map(str, side)) for side in sides), **options, **style)
 
 
 def _findings(report: Report) -> list[Finding]:

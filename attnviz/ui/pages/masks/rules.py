@@ -3,16 +3,15 @@
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
 
 import streamlit as st
-import torch
-from torch import Tensor
 
 from attnviz.core.amounts import counted
+from attnviz.core.conventions import ModelMask, mask_of
 from attnviz.core.edits import Site
 from attnviz.core.errors import AttnvizError, InputError, quoted
 from attnviz.core.masks import Full, Mask, Opened, Painted, Parameter, composable, initial_mask
@@ -245,37 +244,11 @@ def _change_painted(stack: Stack, kind: type[Painted] | type[Opened], change: Ca
     return stack.replaced(index, new_entry) if cells else stack.removed(index)
 
 
-@dataclass(frozen=True, eq=False)
-class ModelMask(Mask):
-    """Built-in mask given as a boolean matrix, `cells` (Q, K), True = may attend; other positions are open."""
-
-    cells: Tensor
-    title: str
-
-    def allows(self, query, key, sentence):
-        last_query, last_key = (size - 1 for size in self.cells.shape)
-        inside = (query >= 0) & (query <= last_query) & (key <= last_key)
-        return ~inside | self.cells[query.clamp(0, last_query), key.clamp(0, last_key)]
-
-    @property
-    def text(self) -> str:
-        blocked_cells = torch.nonzero(~self.cells).tolist()
-        return Painted(tuple((query, key) for query, key in blocked_cells)).text
-
-    def __str__(self) -> str:
-        return self.title
-
-
 @cache.cached
 def _mask_of_call(record: Record, site: Site, head: int, sentence: int) -> Mask | None:
-    """Return the mask of an attention call, as a rule if possible, else as a `ModelMask`; None if it blocks nothing."""
-    step = record.step(site)
-    if step.mask is None and step.weights_only:
-        cells = step.weights(head, sentence=sentence) > 0
-        return None if bool(cells.all()) else ModelMask(cells, "a weight of exactly 0")
-    if isinstance(step.mask, Tensor):
-        return ModelMask(step.may_attend(head, sentence=sentence), "the model's mask")
-    return step.mask
+    """Return the mask of an attention call, as a rule if possible, else as its cells; None if it blocks nothing."""
+    mask = mask_of(record.step(site), head, sentence=sentence)
+    return None if isinstance(mask, Full) else mask
 
 
 def number(context: Context) -> int:
