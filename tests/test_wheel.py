@@ -48,7 +48,7 @@ def test_a_wheel_holds_what_runs_and_nothing_else(installed):
         (["app", "--port", "65536"], "'65536' is not a port; give 1 to 65535."),
         (["app", "--address", "nowhere.invalid"], "'nowhere.invalid' is not an address of this machine; 127.0.0.1"),
         (["app", "--address", "a..b"], "'a..b' is not an address of this machine; 127.0.0.1 always is."),
-        (["app", "hats"], "There is no page and no file 'hats'. The pages are: compare, heads, learn, masks,"),
+        (["app", "hats"], "'hats' is neither a page nor a file. Available pages: compare, heads, learn, masks,"),
         (["app", "http://["], "'http://[' is not a link; copy one from the app."),
     ],
 )

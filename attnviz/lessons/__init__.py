@@ -1,4 +1,4 @@
-"""The course of the page Learn, and the museum of bugs, read from files in `assets/lessons`.
+"""The course of the Learn page, and the museum of bugs, read from files in `assets/lessons`.
 
 A chapter of the course is a text, a link of the app and a question. The documentation has a page with the right and the
 wrong map of each bug.
@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from attnviz.core import assets
 
 Link = dict[str, list[str]]
-"""The parameters of an address, each with its values."""
+"""URL parameters, each with its list of values."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class LessonStep:
         right: correct answer, one of `choices`.
         hint: reply to a wrong answer.
         answer: reply to the correct answer, or the answer that is shown.
-        link: state of the app at the beginning, as parameters of an address.
-        shows: names of the scenes that the page Learn draws.
+        link: choices of the app at the beginning, as URL parameters.
+        shows: names of the scenes that the Learn page draws.
         page: page of the app on which the user can continue.
         terms: technical terms that the chapter explains.
     """
@@ -63,11 +63,12 @@ class LessonStep:
 
     @classmethod
     def of(cls, data: dict[str, Any]) -> Self:
-        """Build a chapter from its table in the file."""
+        """Build a chapter from its table in the file `course.toml`."""
         fields = {name: value.strip() if isinstance(value, str) else value for name, value in data.items()}
         fields["link"] = link_of(data["link"])
         fields["terms"] = tuple(Term(**term) for term in data.get("terms", ()))
-        return cls(**fields | {name: tuple(data.get(name, ())) for name in ("shows", "choices")})
+        fields["shows"], fields["choices"] = tuple(data.get("shows", ())), tuple(data.get("choices", ()))
+        return cls(**fields)
 
 
 @dataclass(frozen=True)
@@ -84,20 +85,20 @@ class Lesson:
 
 
 def link_of(text: str) -> Link:
-    """Parse the parameters of a whole link, or of its part after the question mark."""
+    """Parse the URL parameters of a whole link, or of its part after the question mark."""
     return parse_qs(urlsplit(text).query if "?" in text else text, keep_blank_values=True)
 
 
 @cache
 def course() -> Lesson:
-    """Read the twelve chapters of the page Learn."""
+    """Read the twelve chapters of the Learn page."""
     data = tomllib.loads(assets.path("lessons/course.toml").read_text(encoding="utf-8"))
     return Lesson(data["title"], tuple(map(LessonStep.of, data["step"])), data["closing"])
 
 
 @dataclass(frozen=True)
 class Bug:
-    """A real bug in attention code, described in texts.
+    """A real bug in attention code.
 
     Attributes:
         name: single word for the link.
@@ -105,7 +106,7 @@ class Bug:
         because: cause of the bug.
         fix: code diff: lines of the bug begin with "-", lines of the fix with "+", all others with a space.
         seen_in: public project or place where the bug happened, in words.
-        source: address of that place.
+        source: URL of this project or place.
         rule: name of the check in docs/reference/check.md that finds the bug; "" if none does.
         found_by: other way to find the bug, if no check does.
     """

@@ -32,7 +32,7 @@ class PeekingRun:
     """Training result of one model.
 
     Attributes:
-        losses: pairs of the number of the update and the loss of its batch, in nats.
+        losses: pairs (index of the update, loss of its batch in nats).
         generation_loss: final loss in nats with a causal mask, as in generation, where later words do not exist yet.
     """
 

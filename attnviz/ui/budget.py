@@ -101,7 +101,7 @@ def used_bytes() -> int:
 
 
 def give_back() -> None:
-    """Return freed memory to the system; without this call the C library may keep it for later allocations."""
+    """Return free memory to the operating system; without this call the C library may keep it for later use."""
     gc.collect()
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
@@ -110,22 +110,22 @@ def give_back() -> None:
 def cost(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
     """Estimated cost of a run of a source on this machine; a saved run takes no time."""
     estimated = estimate.estimate(source, len(sentences[0].tokens) if sentences else 0, edits, len(sentences))
-    runs = 1 + len({take.text for take in edits.taken})
+    runs = 1 + len({patch.text for patch in edits.taken})  # each text that activations are patched from is also run
     return replace(estimated, seconds=0.0 if source.one_run else runs * estimated.seconds)
 
 
 def of_runs(count: int, source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
     """Estimated cost of `count` runs one after the other: the time of all runs, the memory of one."""
-    all_runs = cost(source, count * sentences, edits)
-    return replace(cost(source, sentences, edits), seconds=all_runs.seconds)
+    all_in_one_batch = cost(source, count * sentences, edits)  # `sentences` repeated `count` times
+    return replace(cost(source, sentences, edits), seconds=all_in_one_batch.seconds)
 
 
 def check(source: Source, sentences: tuple[Sentence, ...], edits: Edits = Edits()) -> Estimate:
-    """Return the estimated cost of a run; raise OverBudget if the cost exceeds the budget."""
+    """Return the estimated cost of a run; raise OverBudget if it exceeds this server's limits."""
     estimated = cost(source, sentences, edits)
     if not source.one_run and (estimated.seconds > seconds() or estimated.bytes > memory()):
-        share = min(1.0, seconds() / max(estimated.seconds, 1e-9), memory() / max(estimated.bytes, 1))
-        raise OverBudget(estimated, int(len(sentences[0].tokens) * share))
+        fitting_share = min(1.0, seconds() / max(estimated.seconds, 1e-9), memory() / max(estimated.bytes, 1))
+        raise OverBudget(estimated, int(len(sentences[0].tokens) * fitting_share))
     return estimated
 
 
@@ -138,14 +138,14 @@ def check_work(cost: Estimate) -> None:
 
 @cache
 def _number(name: str) -> float:
-    """Read a limit from its environment variable; by default that of the public preset, else of `USUAL`."""
+    """Read a limit from its environment variable; if that is not set, from the public preset or `USUAL`."""
     preset = public()
     defaults = {SECONDS: preset.seconds, GIGABYTES: preset.gigabytes} if preset else USUAL
     text = os.environ.get(name) or str(defaults[name])
     try:
         number = float(text)
     except ValueError:
-        number = -1.0
+        number = -1.0  # outside of the allowed range, so that the error below is raised
     if not 0 < number < 1e6:
         raise InputError(f"{name} is {quoted(text)}; it must be a number above 0 such as {defaults[name]:g}.")
     return number

@@ -65,7 +65,7 @@ SHARED: BoundedCache = BoundedCache(int(1e9 * budget.USUAL[budget.GIGABYTES]), s
 def cached(make: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function so that its results are cached by its arguments.
 
-    The key has weak references to records, their gradients and saved runs, so that it does not keep them in memory.
+    The key has weak references to records, their gradients and saved runs, so that the cache does not keep them alive.
     """
 
     @wraps(make)
@@ -84,7 +84,7 @@ def _key(make: Callable, args: tuple, kwargs: dict[str, object]) -> tuple:
 def _key_part(argument: object) -> object:
     """Convert an argument of a call to a hashable value, with weak references to records and other large values.
 
-    An object that is computed from a record, such as an aligned pair of maps, is named by what it is computed from.
+    An object that is computed from a record, such as an aligned pair of maps, is identified by its inputs.
     """
     if isinstance(argument, slice):  # not hashable before Python 3.12
         return slice, argument.start, argument.stop, argument.step
@@ -142,7 +142,7 @@ def source(name: str, step: int | None = None) -> Source:
 
 @cached
 def _load_shipped(name: str, step: int | None) -> Source:
-    """Load a model that ships with attnviz, of a training step if given; a damaged file raises its error now."""
+    """Load a shipped model, at a training step if given, and read its card and vocabulary now, so that errors show."""
     loaded = api.load(name) if step is None else api.load(name, step=step)
     _ = loaded.card  # read from its file at the first access
     loaded.unknown(["a"])  # reads the vocabulary
@@ -202,7 +202,7 @@ def targets(source: Source, request: Request) -> tuple[Sentence, ...]:
 
 @cached
 def _targets(source: Source, texts: tuple[str, ...]) -> tuple[Sentence, ...]:
-    """Tokenize the targets; too long ones are an `InputError`, as for `TooLong` the page offers to shorten the text."""
+    """Tokenize the targets; for a too long one raise InputError: with TooLong, the page would shorten the text."""
     try:
         return source.tokenize_targets([*texts])
     except TooLong as error:
@@ -284,7 +284,7 @@ def _with_stream(source: Source, record: Record) -> Record:
 
 
 def call_origin(source: Source, record: Record, site: Site) -> Origin | None:
-    """Return the input from which an attention call projects Q, K and V, by running the calls before it again.
+    """Return the input from which an attention call projects Q, K and V; this runs all calls before it again.
 
     Raises:
         Waiting, OverBudget: as in `result_of`.
@@ -292,7 +292,7 @@ def call_origin(source: Source, record: Record, site: Site) -> Origin | None:
     earlier_sites = source.sites[: source.sites.index(site)]
     whole_run = budget.cost(source, record.sentences, record.edits)
     cost = replace(whole_run, seconds=whole_run.seconds * len(earlier_sites) / len(source.sites))
-    names = (*map(source.site_name, earlier_sites), "this call")
+    names = (*map(source.site_name, earlier_sites), "this call")  # shown with the progress
     return result_of(_call_origin, source, record, site, cost=cost, runs_model=source, names=names)
 
 
@@ -346,12 +346,12 @@ def result_of(
 
 
 def _compute(key: tuple, make: Callable[[], R], about: runs.About) -> R:
-    """Return a cached value, compute it at once if it takes little time (cost None: always), or compute it in a job."""
+    """Return a cached value, or else compute it: here if it is quick or its cost is not known, otherwise in a job."""
     cost = about.cost
     if cost is None or key in SHARED:
         return SHARED.get(key, make)
     if cost.seconds < budget.SHORT_DRAWING and not about.unit:
-        budget.check_memory(0, _drop_all)  # small maps take far less than their estimate
+        budget.check_memory(0, _drop_all)  # 0 bytes: small maps need far less memory than estimated
         return SHARED.get(key, make)
     budget.check_memory(cost.bytes, _drop_all)
     budget.check_work(cost)
@@ -379,14 +379,14 @@ class Screen(NamedTuple):
 
     @classmethod
     def of(cls, spec: dict[str, Any], data: Table | None) -> "Screen":
-        """Convert the output of `readout.screen` to Arrow, and the cells in the column "read" to their address."""
+        """Convert the output of `readout.screen` to Arrow, and the `CellNumbers` of a large map to their address."""
         if data is None:
             return cls(spec | {"datasets": {name: _bytes(table) for name, table in spec["datasets"].items()}}, None)
-        (cells,) = filter(None, data["read"])
+        (cells,) = [cells for cells in data["numbers"] if cells is not None]  # in one line of the table
         address = f"cells/{cells.name}.json"
         cells = CELLS.setdefault(address, cells)
-        addresses = [None if row is None else address for row in data["read"]]
-        return cls(spec, pa.table(data | {"read": addresses}), cells)
+        addresses = [None if numbers is None else address for numbers in data["numbers"]]
+        return cls(spec, pa.table(data | {"numbers": addresses}), cells)
 
 
 def _bytes(table: Table | bytes) -> bytes:

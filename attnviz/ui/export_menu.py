@@ -22,7 +22,7 @@ USES = {"Screen": {"scale": 2}, "Paper": {"preset": "paper"}, "Slide": {"preset"
 
 
 def menu(context: Context, figures: dict[str, Figure], key: str) -> None:
-    """Draw the export menu of a page; `figures` are its figures by their names in the menu."""
+    """Draw the export menu of a page with its figures, by their names in the menu."""
     popover = st.popover("Export", icon=":material/download:", on_change="rerun", key=f"export {key}")
     if not popover.open:
         return
@@ -65,7 +65,7 @@ def _run(context: Context, figures: list[Figure], key: str) -> None:
 
     record, text, head = context.record, context.sentence, context.head if isinstance(context.head, int) else 0
     in_view = {"before": context.before, "sentence": text, "site": context.site, "head": head}
-    settings = getattr(context.source, "case", None)  # of an opened file
+    settings = getattr(context.source, "case", None)  # an opened file has the settings it was saved with
     if not settings:
         settings = cases.settings_of(context.source, context.request)
     copies, name = tuple(map(replace, figures)), stem(record, sentence=text)
@@ -81,7 +81,7 @@ def _run(context: Context, figures: list[Figure], key: str) -> None:
 
 
 def _state() -> dict[str, Any]:
-    """Return the choices of the page for the file of a run, without text and edits, which the run itself contains."""
+    """Return the page's choices to save with a run, without text and edits, which the run itself contains."""
     view = now().without("edits").put(model=cases.without_path(now()["model"]), text=None, target="", answer=())
     return {"state": parse_qs(urlencode(link.write(view)))}
 

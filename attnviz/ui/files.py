@@ -1,6 +1,6 @@
 """Files that the user opens: a saved run or weights become a model of the session, a text replaces the text.
 
-A link names such a model ``file:case.attn`` but does not contain the file: who opens the link must open the file, too.
+A link names such a model ``file:case.attn`` but does not contain the file: open the file before you open the link.
 """
 
 import codecs
@@ -27,25 +27,25 @@ LONGEST_NAME, KEPT_AT_END = 80, 15
 """Maximum number of characters of a file's name, and of these the number kept at the end of a shortened name."""
 
 
-def opened() -> dict[str, Saved]:
-    """Opened files of this session by their model names, the newest last."""
+def open_files() -> dict[str, Saved]:
+    """Saved runs that are open in this session, by their model names, the newest last."""
     return session().memory.setdefault("files", {})
 
 
 def source(model: str) -> Saved:
     """Return the opened file with this model name; raise InputError if the file is not open in this session."""
-    if model not in opened():
+    if model not in open_files():
         name = quoted(model.removeprefix(PREFIX), LONGEST_NAME)
         raise InputError(f"The link refers to the file {name}: open this file, or choose a model.")
-    return opened()[model]
+    return open_files()[model]
 
 
 def button() -> None:
-    """Draw the menu that opens files, and the messages about the last ones."""
+    """Draw the menu that opens files, and the messages about the files that were opened last."""
     popover = st.popover("Open", icon=":material/folder_open:", on_change="rerun", key="open menu")
     if popover.open:
         with popover:
-            count = session().memory.get("files taken", 0)
+            count = session().memory.get("upload count", 0)
             most = config.get_option("server.maxUploadSize")
             label = f"A saved run, weights, a text, a picture or a sound, up to {most} MB"
             st.file_uploader(label, accept_multiple_files=True, key=f"files {count}", on_change=_open, args=(count,))
@@ -57,10 +57,10 @@ def _open(count: int) -> None:
     """Open each uploaded file by the ending of its name, and store the messages for the next drawing of the button.
 
     Args:
-        count: number of earlier uses of the upload box, a part of its key.
+        count: number of earlier uploads, a part of the key of the upload box.
     """
     memory = session().memory
-    memory["files taken"] = count + 1  # a new key, so that the upload box is empty again
+    memory["upload count"] = count + 1  # a new key, so that the upload box is empty again
     messages = []
     for upload in streamlit_internals.peek(f"files {count}") or ():
         name = _name(upload.name)
@@ -78,7 +78,7 @@ def _open(count: int) -> None:
 
 
 def _picture(name: str, content: bytes) -> list[tuple[str, str]]:
-    """Keep a picture or a sound in the session; return notes, also if the current model reads only text."""
+    """Keep a picture or a sound in the session; return notes, for example that the current model reads only text."""
     notes = pictures.open_file(name, content)
     model = api.SOURCES.get(now()["model"].partition(":")[0])
     if model is not None and model.reads == "text":
@@ -93,9 +93,8 @@ def _text(name: str, content: bytes) -> list[tuple[str, str]]:
     try:
         text = content.decode("utf-16" if is_utf16 else "utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{quoted(name)} is not {error.encoding.upper()} at byte {error.start}: save it as UTF-8."
-        ) from None
+        problem = f"is not {error.encoding.upper()} at byte {error.start}"
+        raise InputError(f"{quoted(name)} {problem}: save it as UTF-8.") from None
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if "\0" in text or not lines:
         raise InputError(f"{quoted(name)} has no text; open a plain text file.")
@@ -107,16 +106,15 @@ def _text(name: str, content: bytes) -> list[tuple[str, str]]:
 
 def _run(name: str, content: bytes) -> list[tuple[str, str]]:
     """Add a saved run or weights as a model of the session, and open the view that was saved with it."""
-    if len(opened()) >= MOST_FILES:
-        raise InputError(
-            f"{MOST_FILES} files are open already. Reload the page to close them, then open {quoted(name)}."
-        )
+    if len(open_files()) >= MOST_FILES:
+        way_out = f"Reload the page to close them, then open {quoted(name)}"
+        raise InputError(f"{MOST_FILES} files are open already. {way_out}.")
     saved = cases.source(name, content)
     _check(saved)
     model, number = f"{PREFIX}{name}", 2
-    while model in opened():
+    while model in open_files():
         model, number = f"{PREFIX}{name} ({number})", number + 1
-    opened()[model] = saved
+    open_files()[model] = saved
     view, _ = link.read(cases.state_of(saved))
     change(lambda _: view.without("edits").put(model=model, text=None))
     return []
@@ -136,7 +134,7 @@ def _check(saved: Saved) -> None:
         if count > most:
             limit = f"a page shows up to {most:,}. Use the command line"
             raise InputError(f"{quoted(saved.name)} has {count:,} {unit}; {limit}.")
-    if sum(other.record.nbytes for other in (*opened().values(), saved)) > budget.memory():
+    if sum(other.record.nbytes for other in (*open_files().values(), saved)) > budget.memory():
         raise InputError(f"There is no memory left for {quoted(saved.name)}; reload the page to close other files.")
 
 

@@ -60,8 +60,8 @@ class Public:
     def apply(self) -> None:
         """Set the options of Streamlit.
 
-        A browser withholds the XSRF cookie from a framed page, so framing turns this check off; `OwnHosts` still
-        refuses uploads of other pages.
+        A browser does not send the XSRF cookie from a framed page, so with framing the check of this cookie is off.
+        `OwnHosts` still refuses uploads from other pages.
         """
         names = {*LOCAL, *config.get_option("server.allowedHosts"), *self.host_names}
         config.set_option("server.allowedHosts", sorted(names))
@@ -80,9 +80,8 @@ def public() -> Public | None:
     names, pages = _split_variable(HOST_NAMES, HOST_NAME), _split_variable(FRAMED_BY, ORIGIN)
     if os.environ.get(PUBLIC, "") in ("", "0"):
         if names or pages:
-            raise InputError(
-                "Only a public app has extra host names or pages that embed it: add --public, or set ATTNVIZ_PUBLIC=1."
-            )
+            reason = "Only a public app has extra host names or pages that embed it"
+            raise InputError(f"{reason}: add --public, or set ATTNVIZ_PUBLIC=1.")
         return None
     return Public(names, pages)
 
@@ -93,7 +92,7 @@ def _split_variable(variable: str, pattern: str) -> tuple[str, ...]:
     for part in parts:
         if not re.fullmatch(pattern, part, re.ASCII):
             example = "attention.example.org" if pattern == HOST_NAME else "https://portal.example.org"
-            raise InputError(f"{quoted(part)} in {variable} cannot be used; give for example {example}.")
+            raise InputError(f"{quoted(part)} in {variable} cannot be used; an example is {example}.")
     return parts
 
 
@@ -132,7 +131,7 @@ def refusal(headers: Headers, path: str) -> str:
         return "A public app shows no metrics."
     if origin is None or _is_own(origin, host or ""):
         return ""
-    return "Another web page sent this request. STREAMLIT_SERVER_CORS_ALLOWED_ORIGINS lists the origins that may."
+    return "Another web page sent this request. STREAMLIT_SERVER_CORS_ALLOWED_ORIGINS lists the allowed origins."
 
 
 def _is_own(origin: str, host: str) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 import streamlit as st
@@ -39,7 +40,7 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
     """Draw the row; return the model and the request, or None after a message if one of them cannot be used.
 
     Args:
-        visible: whether to draw the row; the page Learn chooses model and text itself.
+        visible: whether to draw the row; the Learn page chooses model and text itself.
     """
     container = None
     if visible:
@@ -76,7 +77,9 @@ def row(*, visible: bool = True) -> tuple[Source, Request] | None:
         request = _request(source, texts)
         if source.reads != "text":
             request = pictures.with_picture(source, request)
-        return _with_chat(source), request
+        if source.can_chat and now()["chat"] is not None:  # the system prompt, maybe ""
+            source = replace(source, chat=True, system=now()["chat"])
+        return source, request
     except AttnvizError as error:
         has_no_text_yet = reads_text and not text.strip()
         note(str(error), "notice" if has_no_text_yet else "error")
@@ -92,7 +95,7 @@ def open_model(text: str, step: int | None = None) -> Source | None:
     if text.startswith(files.PREFIX):
         return files.source(text)
     if not _needs_no_loading(text):
-        return model_loading.opened(text)
+        return model_loading.load_or_ask(text)
     name, parameters = named_model(text)
     source = cache.source(name, step)
     return type(source)(**parameters) if parameters else source
@@ -104,10 +107,16 @@ def _needs_no_loading(name: str) -> bool:
 
 
 def _model(source: Source | None) -> None:
-    """Draw the box of models: a list of the available ones, in which any other name can be typed."""
-    shipped = [name for name, model in api.SOURCES.items() if _is_listed(model, source) and name not in FOR_LEARNING]
-    loaded = [*files.opened(), *model_loading.listed()]
-    if model_loading.allowed() is None:  # this server loads any model
+    """Draw the list of available models, in which any other name can be typed; `source` is the current model.
+
+    If the user typed a text and chose no picture, shipped models are listed if they read text or `source`'s input.
+    """
+    inputs = [model.reads for model in api.SOURCES.values()]
+    if now()["text"] is not None and now()["picture"] is None:
+        inputs = ["text", "both"] if source is None else ["text", "both", source.reads]
+    shipped = [name for name, model in api.SOURCES.items() if model.reads in inputs and name not in FOR_LEARNING]
+    loaded = [*files.open_files(), *model_loading.listed_names()]
+    if model_loading.allowed_names() is None:  # this server loads any model
         loaded.append(OTHER)
     names = dict.fromkeys([*api.OFFERED, *shipped, *loaded, *FOR_LEARNING, now()["model"]])
     options = {"step": _with_model, "visible": False, "accept_new_options": True, "width": 180}
@@ -115,20 +124,12 @@ def _model(source: Source | None) -> None:
 
 
 def model_title(name: str) -> str:
-    """Title of a model in a list."""
+    """Return the title of a model in a list."""
     if name == OTHER:
         return "Another model …"
     if name in api.SOURCES and api.SOURCES[name].title:
         return api.SOURCES[name].title
     return name.removeprefix(files.PREFIX) if _needs_no_loading(name) else model_loading.title(name)
-
-
-def _is_listed(model: type[Source], current: Source | None) -> bool:
-    """Whether to list a shipped model: with only a text, models that read text, or the same input as `current`."""
-    has_only_text = now()["text"] is not None and now()["picture"] is None
-    if model.reads in ("text", "both") or not has_only_text:
-        return True
-    return current is not None and current.reads == model.reads
 
 
 def _with_model(choices: Choices, name: str | None) -> Choices:
@@ -147,7 +148,7 @@ def _with_model(choices: Choices, name: str | None) -> Choices:
 
 
 def _load_named_model() -> None:
-    """Load the model whose name was typed, and choose it; after “Another model …”, draw a box for the name."""
+    """Load and choose the model whose name was typed; after “Another model …”, draw a box for the name."""
     memory = session().memory
     name = memory.get("named model")
     if name == OTHER:
@@ -162,14 +163,11 @@ def _load_named_model() -> None:
     if memory.get("canceled") in model_loading.keys(name):  # the user canceled the search or the download
         memory["named model"] = memory["canceled"] = None
         return
-    if model_loading.opened(name, on_failure=_forget_name) is not None:
-        _forget_name()
+    forget_name = partial(memory.update, {"named model": None})
+    if model_loading.load_or_ask(name, on_failure=forget_name) is not None:
+        forget_name()
         change(lambda choices: choices.without("model").put(model=name))
         st.rerun()
-
-
-def _forget_name() -> None:
-    session().memory["named model"] = None
 
 
 def _text(source: Source, text: str) -> None:
@@ -178,8 +176,13 @@ def _text(source: Source, text: str) -> None:
     if len(text) > LONGEST:
         quiet(f"{visible_text(text[:1000])} … ({len(text):,} characters)")
         return
+
+    def with_text(choices: Choices, new_text: str) -> Choices:
+        """Return the choices with another text and without a selection."""
+        return choices.without("text").put(text=new_text, lines=None)
+
     with st.container(key="box"):
-        value = {"value": without_surrogates(text), "step": lambda choices, typed: _with_text(choices, typed or "")}
+        value = {"value": without_surrogates(text), "step": lambda choices, typed: with_text(choices, typed or "")}
         options = {"visible": False, "height": "content", "placeholder": "Type a sentence", "disabled": fixed}
         control(st.text_area, "Text", "text", **value, **options)
     if source.writes and not fixed:
@@ -189,7 +192,7 @@ def _text(source: Source, text: str) -> None:
     if not fixed:
 
         def use_example() -> None:
-            change(lambda choices: _with_text(choices, st.session_state["example"]))
+            change(lambda choices: with_text(choices, st.session_state["example"]))
 
         options = {"key": "example", "format_func": lambda example: literal(example.replace("\n", " / ")[:60])}
         st.menu_button("Examples", examples, on_click=use_example, **options)
@@ -208,11 +211,6 @@ def _by_line(text: str) -> bool:
     return len(text.strip("\r\n").splitlines()) > 1
 
 
-def _with_text(choices: Choices, text: str | None) -> Choices:
-    """Return the choices with another text and without a selection."""
-    return choices.without("text").put(text=text, lines=None)
-
-
 def _request(source: Source, texts: tuple[str, ...]) -> Request:
     """Build the request from the texts, their targets and their answer.
 
@@ -229,14 +227,8 @@ def _request(source: Source, texts: tuple[str, ...]) -> Request:
     return Request(texts, targets=tuple(targets), answer=answer)
 
 
-def _with_chat(source: Source) -> Source:
-    """Return the model with the chosen system prompt in its chat template; unchanged without chat or template."""
-    has_chat = source.can_chat and now()["chat"] is not None
-    return replace(source, chat=True, system=now()["chat"]) if has_chat else source
-
-
 def _note_unknown_words(source: Source, lines: tuple[str, ...]) -> None:
-    """Show which words the model does not know; if it does not know most words, offer a model that reads any text."""
+    """Show which words the model does not know; if it knows less than half, offer a model that reads any text."""
     unknown = cache.unknown(source, lines)
     if not unknown:
         return
@@ -248,7 +240,7 @@ def _note_unknown_words(source: Source, lines: tuple[str, ...]) -> None:
         return
     num_known = max(0, len(words) - len(unknown))
     note(f"This model knows {num_known} of {len(words)} words: it reads <unk> instead of the others.", "notice")
-    other_models = [name for name in (*model_loading.listed(), "scratch") if name != now()["model"]]
+    other_models = [name for name in (*model_loading.listed_names(), "scratch") if name != now()["model"]]
     if other_models:
         title = f"Use {model_title(other_models[0])}, which reads any text"
         action = {"on_click": change, "args": (lambda choices: _with_model(choices, other_models[0]),)}
@@ -257,22 +249,19 @@ def _note_unknown_words(source: Source, lines: tuple[str, ...]) -> None:
 
 def offer_shorter(error: TooLong, source: Source, request: Request) -> None:
     """Show the error, a button that shortens each text, and a button for a model that reads the whole text."""
+
+    def shorten() -> None:
+        """Cut each text to as many whole words from its beginning as the model can read."""
+        lines = "\n".join(_fitting_beginning(source, text) for text in request.texts)
+        change(lambda choices: choices.without("text").put(text=lines))
+
     note(str(error))
     with st.container(horizontal=True, gap="small", key="too long"):
         if error.longest:
-            title = "Shorten to what fits"
-            st.button(
-                title, key="first tokens", icon=":material/content_cut:", on_click=_shorten, args=(source, request)
-            )
+            st.button("Shorten to what fits", key="first tokens", icon=":material/content_cut:", on_click=shorten)
         if other := _model_that_reads(request):
             action = {"on_click": change, "args": (lambda choices: choices.without("model", "text").put(model=other),)}
             st.button(f"Switch to {other}", key="other model", icon=":material/swap_horiz:", **action)
-
-
-def _shorten(source: Source, request: Request) -> None:
-    """Cut each text to as many whole words from its beginning as the model can read."""
-    lines = "\n".join(_fitting_beginning(source, text) for text in request.texts)
-    change(lambda choices: choices.without("text").put(text=lines))
 
 
 def _fitting_beginning(source: Source, text: str) -> str:

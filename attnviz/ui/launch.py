@@ -79,7 +79,7 @@ def _path_of_link(link: str) -> str:
         raise InputError(f"{quoted(link)} is not a link; copy one from the app.") from error
     page = parts.path.rpartition("/")[2]
     if page not in ("", *PAGES):
-        raise InputError(f"There is no page and no file {quoted(page)}. The pages are: {', '.join(PAGES)}.")
+        raise InputError(f"{quoted(page)} is neither a page nor a file. Available pages: {', '.join(PAGES)}.")
     page = "" if page == main.PAGES[0].lower() else page  # the first page has no name in its address
     return f"/{page}?{quote(parts.query, safe='%=&+')}".rstrip("?")
 

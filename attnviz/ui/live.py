@@ -62,7 +62,8 @@ class OpenApp:
             if _serving is None or self not in _serving.apps:
                 return
             _serving.apps.remove(self)
-            if self._name is not None and all(other._name != self._name for other in _serving.apps):
+            is_used = any(other._name == self._name for other in _serving.apps)
+            if self._name is not None and not is_used:
                 api.OFFERED.pop(self._name, None)
             if not _serving.apps:
                 _serving.stop()
@@ -151,15 +152,10 @@ class _Serving:
         # The app's own settings of Streamlit; the user's take precedence.
         streamlit_internals.configure(launch.script(), {"server.address": HOST, "server.headless": True})
         config.set_option("server.port", self.port)
-        self._app = st.App(
-            server.PAGE.resolve(), lifespan=server.beside, middleware=server.middleware, routes=server.routes
-        )
-        settings: dict[str, Any] = {
-            "log_config": None,
-            "log_level": "warning",
-            "access_log": False,
-            "timeout_graceful_shutdown": GRACE,
-        }
+        parts = {"lifespan": server.lifespan_in_process, "middleware": server.middleware, "routes": server.routes}
+        self._app = st.App(server.PAGE.resolve(), **parts)
+        settings: dict[str, Any] = {"log_config": None, "log_level": "warning", "access_log": False}
+        settings["timeout_graceful_shutdown"] = GRACE
         self._server = _Uvicorn(uvicorn.Config(self._app, HOST, self.port, **settings))
         self._thread = threading.Thread(target=self._run, name="attnviz-show", daemon=True)
         self._thread.start()

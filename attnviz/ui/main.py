@@ -15,13 +15,13 @@ from attnviz.core.errors import AttnvizError, TooLong
 PAGES = ("Heads", "Overview", "Masks", "Steps", "Compare", "Learn")
 """Titles of the pages; each page is the module of that name in `attnviz.ui.pages`."""
 FIRST = {"model": "story", "layer": "d1", "head": "0"}
-"""Choices for an address without parameters, as parameters of a link."""
+"""URL parameters of the choices for a URL without parameters."""
 OPEN = "--open"
 """Flag in the arguments of the app's script; the next argument is the page to open, as "/masks?model=story"."""
 
 
 def app() -> None:
-    """Draw the page that the address names.
+    """Draw the page that the URL names.
 
     The row above the page keeps its text when another page is opened. The page itself is a fragment: a click on the
     page runs only the fragment again.
@@ -29,12 +29,12 @@ def app() -> None:
     st.set_page_config("attnviz", page_icon=str(assets.path("icon.png")), layout="wide")
     st.logo(str(assets.path("logo.svg")), size="large")
     page = st.navigation([*map(_page, PAGES)], position="top")
-    above(page.title)
+    row_above(page.title)
     page.run()
 
 
-def above(title: str) -> None:
-    """Draw the row above the page with this title, and store the model and the request for `body`; Learn has no row."""
+def row_above(title: str) -> None:
+    """Draw the row with model and text above the page with this title (no row on Learn), and store both for `body`."""
     from attnviz.ui import inputs, request, runs
     from attnviz.ui.text import SCRIPTS, STYLE
 
@@ -53,7 +53,7 @@ def above(title: str) -> None:
 
 
 def _start() -> tuple[str, dict[str, str]]:
-    """Return the title of the first page and its parameters, from the command line or else the defaults."""
+    """Return the first page's title and URL parameters: those after `OPEN` on the command line, else the defaults."""
     if sys.argv[1:2] != [OPEN]:
         return PAGES[0], FIRST
     address = urlsplit(sys.argv[2])
@@ -78,7 +78,7 @@ def _page(title: str) -> st.Page:
 
 @st.fragment
 def body(title: str) -> None:
-    """Draw the page with this title (empty without a model), or in its place the progress of a run or an error."""
+    """Draw the page with this title, or the progress of a run, or the message of an error; nothing without a model."""
     page = import_module(f"attnviz.ui.pages.{title.lower()}").page
     from attnviz.ui import cache, inputs, request, runs
     from attnviz.ui.text import note

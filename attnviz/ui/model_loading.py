@@ -50,19 +50,19 @@ class Loading:
         return job.share if job.text in ("fetching", "checking") else 0.0, text
 
     def remark(self, job: Job) -> str:
-        """Line under the progress bar: none."""
+        """Return the line under the progress bar; empty, as a download has none."""
         return ""
 
 
-def allowed() -> tuple[str, ...] | None:
+def allowed_names() -> tuple[str, ...] | None:
     """Return the names that this server may load; None for any name, which only a local server allows."""
     names = hub.allowed()
     return () if names is None and serves_others() else names
 
 
-def listed() -> list[str]:
+def listed_names() -> list[str]:
     """Return the names to list: the models that the server allows, else the packaged model and those opened before."""
-    if (names := allowed()) is not None:
+    if (names := allowed_names()) is not None:
         return [*names]
     packed = [PACKED] if find_spec(PACKAGE) else []
     return [*dict.fromkeys([*packed, *session().memory.get("models opened", ())])]
@@ -73,7 +73,7 @@ def title(name: str) -> str:
     return ModelLocation(name, "folder").title if hub.is_path(name) else name
 
 
-def opened(name: str, on_failure: Callable[[], None] | None = None) -> Source | None:
+def load_or_ask(name: str, on_failure: Callable[[], None] | None = None) -> Source | None:
     """Return the model with this name; None while the page shows progress, a question about a download, or an error.
 
     Args:
@@ -86,7 +86,7 @@ def opened(name: str, on_failure: Callable[[], None] | None = None) -> Source | 
         st.button("Try again", key=f"retry {name}", icon=":material/refresh:", on_click=forget, args=(name,))
         return None
     try:
-        hub.check_allowed(name, allowed())
+        hub.check_allowed(name, allowed_names())
         location = _location(name)
         if location.kind == "download" and name not in memory.setdefault("downloads", set()):
             _ask(location, on_failure)

@@ -9,7 +9,7 @@ from attnviz.core.errors import TooLong
 from attnviz.figures import Figure
 from attnviz.ui import cache, runs, streamlit_internals
 from attnviz.ui.budget import Busy
-from attnviz.ui.request import clicked, session
+from attnviz.ui.request import count_click, session
 from attnviz.ui.text import block, literal, note
 
 ALT = "Picture of attention; its description follows"
@@ -55,7 +55,7 @@ def picture(
             point = point[0]
         if on_drag:
             on_drag(selection.get("drag") or {})
-        if point and clicked(key, point):
+        if point and count_click(key, point):
             on_click(point)
         elif not point and on_escape:
             on_escape()

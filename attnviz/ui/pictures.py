@@ -23,15 +23,15 @@ MOST = 4
 """Maximum number of pictures and sounds that a session keeps."""
 
 
-def opened() -> dict[str, Picture]:
-    """Return the pictures and sounds that were opened in this session by file name, the newest last."""
+def session_pictures() -> dict[str, Picture]:
+    """Return the pictures and sounds of the files that this session opened, by file name, the newest last."""
     return session().memory.setdefault("pictures", {})
 
 
 def names(source: Source) -> list[str]:
-    """Return the names of all pictures or sounds that a model can read: opened files, examples, `NONE` if optional."""
+    """Return the names of all pictures or sounds that a model can read: from files, examples, `NONE` if optional."""
     is_sound = source.reads == "sound"
-    own = [name for name, picture in opened().items() if isinstance(picture, Sound) == is_sound]
+    own = [name for name, picture in session_pictures().items() if isinstance(picture, Sound) == is_sound]
     examples = [name for name, path in EXAMPLES.items() if (path.suffix == media.SOUND_ENDING) == is_sound]
     return [*reversed(own), *examples, *([NONE] if source.reads == "both" else [])]
 
@@ -53,17 +53,17 @@ def _with_picture_name(choices: Choices, name: str) -> Choices:
 
 
 def open_file(name: str, content: bytes) -> list[tuple[str, str]]:
-    """Keep the picture or sound of a file, and choose it; return notes (text, kind) on changes, as of its size."""
+    """Keep a file's picture or sound, and choose it; return notes (text, kind), for example if it was made smaller."""
     if name.lower().endswith(media.SOUND_ENDING):
         picture, notes = media.read_sound(name, content), ()
     else:
         picture, notes = media.read_picture(name, content)
-    kept = opened()
-    kept.pop(name, None)  # so that it becomes the newest
-    kept[name] = picture
-    while len(kept) > MOST:
-        oldest = next(iter(kept))
-        del kept[oldest]
+    pictures = session_pictures()
+    pictures.pop(name, None)  # so that it becomes the newest
+    pictures[name] = picture
+    while len(pictures) > MOST:
+        oldest = next(iter(pictures))
+        del pictures[oldest]
     change(lambda choices: _with_picture_name(choices, name))
     return [(f"{name}: {text}", "notice") for text in notes]
 
@@ -80,7 +80,7 @@ def with_picture(source: Source, request: Request, *, gray: bool = True) -> Requ
     available, name = names(source), now()["picture"]
     if name is not None and name not in available:
         listed = ", ".join(available)
-        raise InputError(f"There is no picture {quoted(name)} here: open its file, or choose one of {listed}.")
+        raise InputError(f"There is no picture {quoted(name)} here: open its file, or choose another: {listed}.")
     name = available[0] if name is None else name
     if name == NONE:
         return request
@@ -98,14 +98,14 @@ def name_of(picture: Picture) -> str:
     """Look up the name of a picture among the session's files and the examples.
 
     Raises:
-        LookupError: if the picture is neither, for example because some patches are gray.
+        LookupError: if it is not one of these, for example because some of its patches are gray.
     """
-    names_by_picture = {_picture_by_name(name): name for name in (*opened(), *EXAMPLES)}
+    names_by_picture = {_picture_by_name(name): name for name in (*session_pictures(), *EXAMPLES)}
     return names_by_picture[picture]
 
 
 def _picture_by_name(name: str) -> Picture:
-    return opened()[name] if name in opened() else _load_example(name)
+    return session_pictures()[name] if name in session_pictures() else _load_example(name)
 
 
 @lru_cache(maxsize=8)

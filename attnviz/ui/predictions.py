@@ -15,12 +15,12 @@ from attnviz.ui.toolbar import Context
 
 
 def sentence(context: Context, position: int | None = None) -> str:
-    """Write the prediction for the text or after a position (by default `Context.position`); empty if there is none."""
-    record, text = context.record, context.sentence
+    """Write the prediction for the text or at a position (by default `Context.position`); empty if there is none."""
+    record, index = context.record, context.sentence
     if analysis.is_number(record):
-        return f"Predicted number: {label_value(record, analysis.labels(record, sentence=text)[0].probability)}."
+        return f"Predicted number: {label_value(record, analysis.labels(record, sentence=index)[0].probability)}."
     if record.labels is not None:
-        ranked = analysis.labels(record, before=context.before, sentence=text)
+        ranked = analysis.labels(record, before=context.before, sentence=index)
         return f"Predicted label: {_top_word(ranked, lambda name: f'“{label_text(name)}”')}."
     if record.prediction is None:
         return _vector_sentence(context)
@@ -29,14 +29,14 @@ def sentence(context: Context, position: int | None = None) -> str:
     position = context.position if position is None else position
     if position is None:
         return "The text has no blank for the model to fill in."
-    token = quoted_token(analysis.token_at(record, position, sentence=text), position)
+    token = quoted_token(analysis.token_at(record, position, sentence=index), position)
     where = f"After {token}"
     if analysis.fills_in(record):
         where = f"In place of {token}"
     elif analysis.labels_tokens(record):
         where = f"Label of {token}"
-    ranked = analysis.next_words(record, position, before=context.before, sentence=text)
-    most = "most changed: " if context.before is not None and position == context.most_moved else ""
+    ranked = analysis.next_words(record, position, before=context.before, sentence=index)
+    most = "most changed: " if context.before is not None and position == context.most_changed_position else ""
     return f"{where}, {most}{_top_word(ranked)}."
 
 
@@ -67,7 +67,7 @@ def figure(context: Context, position: int | None = None) -> tuple[str, Figure] 
 
 
 def _written_text(context: Context) -> str:
-    """Write which text the model generated, and which it generates without the edits if that differs."""
+    """Write the text that the model generated and, if it differs, the text that it generates without the edits."""
     if context.request.targets:
         return f"The decoder reads your target: “{context.request.targets[context.sentence]}”"
     text = context.record.prediction.written[context.sentence]
@@ -77,7 +77,7 @@ def _written_text(context: Context) -> str:
 
 
 def _top_word(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str] = quoted) -> str:
-    """Write the first and most probable of `ranked`, and the most probable word without the edits (`before`)."""
+    """Write the most probable word (the first of `ranked`), its probability, and the prediction without the edits."""
     if not ranked or math.isnan(ranked[0].probability):
         return "the probabilities are not numbers"
     top = ranked[0]
@@ -93,16 +93,15 @@ def _top_word(ranked: tuple[analysis.NextWord, ...], quote: Callable[[str], str]
 
 
 def _vector_sentence(context: Context) -> str:
-    """Write how far the edits moved the vector of the text or, without edits, which two texts are most similar."""
+    """Write how far the edits moved the text's vector or, without edits, which two texts have the closest vectors."""
     if context.record.vectors is None:
         return ""
     if context.before is not None:
         moved = float(analysis.shift(context.before, context.record)[context.sentence])
         return f"The vector of the text moved by {moved:.2f} (1 − cosine)."
     cosines = analysis.similarity(context.record)
-    pairs = combinations(range(len(context.record.sentences)), 2)
-    by_cosine = {float(cosines[i, j]): (i + 1, j + 1) for i, j in pairs if not math.isnan(cosines[i, j])}
-    if not by_cosine:
+    pairs = [pair for pair in combinations(range(len(context.record.sentences)), 2) if not math.isnan(cosines[pair])]
+    if not pairs:
         return ""
-    first, second = by_cosine[max(by_cosine)]
-    return f"Texts {first} and {second} are most similar: cosine {max(by_cosine):.2f}."
+    first, second = max(pairs, key=lambda pair: (float(cosines[pair]), pair))  # the last of equally similar pairs
+    return f"Texts {first + 1} and {second + 1} are most similar: cosine {float(cosines[first, second]):.2f}."

@@ -56,7 +56,7 @@ def vega(grid: Grid, form: Form | None = None, data: dict[str, Table] | None = N
         form, data: chart and tables of several grids of one size in a row, including this grid, whose cells the pointer
             reads; None for this grid alone.
 
-    The column "read" has a `CellNumbers`; the caller replaces it by an address that serves its `json`. A click sets
+    The column "numbers" has a `CellNumbers`; the caller replaces it by an address that serves its `json`. A click sets
     the signal "cell" to the value of a Vega-Lite point selection: [{"query": ..., "key": ..., "rev": ...}].
     """
     tile = 1 if grid.squares.offsets is None else grid.size.tile  # a square shows tile x tile cells
@@ -73,30 +73,34 @@ def warm() -> None:
 
 
 def table(grid: Grid, data: dict[str, Table]) -> Table:
-    """Join all tables into one, with a column `kind`: rows of the grid first, then columns, meta, texts of states."""
+    """Join all tables into one, with their names in the column `kind`.
+
+    The rows of the grid are first, then its columns, its meta (one line) and the texts of the cells' states: the
+    signals find these by their index.
+    """
     squares, used = grid.squares, grid.squares.occurring
-    codes = _pack_codes(np.searchsorted(used, squares.states), len(used))
-    cells = CellNumbers({number.name: _float32(number.values) for number in squares.numbers} | {"saying": codes})
+    state_codes = _pack_codes(np.searchsorted(used, squares.states), len(used))
+    numbers = {number.name: _float32(number.values) for number in squares.numbers} | {"state_code": state_codes}
     offset = None if squares.offsets is None else _pack_codes(squares.offsets, grid.size.tile**2).tobytes().hex()
     rows, columns, meta = (f"{grid.prefix}{name}" for name in ("rows", "columns", "meta"))
-    more = {"rev": [grid.style.rev], "read": [cells], "offset": [offset]}
+    more = {"rev": [grid.style.rev], "numbers": [CellNumbers(numbers)], "offset": [offset]}
     texts = {"name": [squares.kinds[i].text for i in used]}
-    first_tables = {rows: data[rows], columns: data[columns], meta: data[meta] | more, "saying": texts}
-    tables = first_tables | {name: part for name, part in data.items() if name not in first_tables}
+    first_tables = {rows: data[rows], columns: data[columns], meta: data[meta] | more, "state_texts": texts}
+    other_tables = {name: part for name, part in data.items() if name not in first_tables}
     joined: Table = {"kind": []}
-    for name, part in tables.items():
-        before, count = len(joined["kind"]), len(next(iter(part.values())))
-        joined |= {column: [None] * before for column in part if column not in joined}
+    for name, part in (first_tables | other_tables).items():
+        lines_before, lines = len(joined["kind"]), len(next(iter(part.values())))
+        joined |= {column: [None] * lines_before for column in part if column not in joined}
         for column, values in joined.items():
-            values.extend(part.get(column) or [None] * count)
-        joined["kind"][before:] = [name] * count
+            values.extend(part.get(column) or [None] * lines)
+        joined["kind"][lines_before:] = [name] * lines
     return joined
 
 
 class CellNumbers:
     """Numbers of each cell, as big-endian arrays (rows, columns) by name.
 
-    Weight and score are float32, exact to the last bit; "saying" is the index of the state's text.
+    Weight and score are float32, exact to the last bit; "state_code" is the index of the state's text.
     """
 
     def __init__(self, arrays: dict[str, np.ndarray]):
@@ -116,7 +120,7 @@ class CellNumbers:
         return content.hexdigest()
 
     def json(self, address: str) -> bytes:
-        """Encode a table of one row: "of", the address, and under each name all cells, row by row, as hex digits."""
+        """Encode as JSON: "of" is the address of this file; each name has the numbers of all cells as hex digits."""
         cells = {name: array.tobytes().hex() for name, array in self.arrays.items()}
         return json.dumps([{"of": address} | cells]).encode()
 
@@ -143,23 +147,23 @@ def _spec(chart: bytes, size: Size, titles: tuple[tuple[str, str], ...], tile: i
     vega = vl_convert.vegalite_to_vega(marshal.loads(chart))
     inner_names = ("scales", "axes", "legends", "title", "marks", "layout")
     inner = {name: vega.pop(name) for name in inner_names if name in vega}
-    views = [mark["marks"] for mark in inner["marks"] if mark["type"] == "group"] or [inner["marks"]]
-    for mark in chain(*views):  # only the image of the cells and invisible labels, which enlarge texts, take clicks
+    maps = [mark["marks"] for mark in inner["marks"] if mark["type"] == "group"] or [inner["marks"]]
+    for mark in chain(*maps):  # only the image of the cells and invisible labels, which enlarge texts, react to clicks
         is_label = mark["type"] == "text" and mark["encode"]["update"].get("opacity") == {"value": 0}
         mark["interactive"] = is_label or mark["type"] == "image"
         if mark["type"] == "image":
             mark["name"] = "cells"
             mark["encode"]["update"] |= {"image": {"signal": LOADED}, "cursor": {"value": "crosshair"}}
-    views = [marks for marks in views if any(mark.get("name") == "cells" for mark in marks)]
     data = [dataset if "source" in dataset else _kind_dataset(dataset) for dataset in vega.pop("data")]
-    cells = {"url": {"signal": f"pointed_meta.read || '{NO_CELLS}'"}, "format": {"type": "json"}, "async": True}
-    inner["data"] = [*data, _kind_dataset({"name": "saying"}), {"name": "read"} | cells]
+    cells = {"url": {"signal": f"pointed_meta.numbers || '{NO_CELLS}'"}, "format": {"type": "json"}, "async": True}
+    inner["data"] = [*data, _kind_dataset({"name": "state_texts"}), {"name": "numbers"} | cells]
     sides = {name: {"value": value} for name, value in (("width", size.width), ("height", size.height))}
     size_signals = [{"name": name} | side for name, side in sides.items()]
     inner["signals"] = [*size_signals, *vega.get("signals", ()), *_text_signals(size, titles, tile)]
-    for i, marks in enumerate(views):
-        *frame_and_lines, name, numbers = _pointer_marks(size, colors)
-        marks += [*frame_and_lines, name, numbers] if i == 0 else frame_and_lines
+    maps_with_cells = [marks for marks in maps if any(mark.get("name") == "cells" for mark in marks)]
+    for i, marks in enumerate(maps_with_cells):
+        *frame_and_lines, cell_text, numbers_text = _pointer_marks(size, colors)
+        marks += [*frame_and_lines, cell_text, numbers_text] if i == 0 else frame_and_lines
     return {name: vega[name] for name in ("$schema", "background", "config") if name in vega} | {
         "autosize": "pad",
         "padding": {"left": 0, "top": 0, "right": 0, "bottom": 4},
@@ -179,7 +183,10 @@ def _kind_dataset(dataset: dict) -> dict:
 
 
 def _signals(size: Size, tile: int) -> list[dict]:
-    """Build signals about the cell under the pointer: its index `at` (-1 for none), row, column and positions."""
+    """Build signals about the cell under the pointer: its index `at` (row by row; -1: no cell), row, column and text.
+
+    The signal "cell" is the clicked cell. In the table "source", the grid's rows come first, then columns and meta.
+    """
     rows, columns = size.rows, size.columns
     row = f"clamp(floor(y(group()) / {size.cell}), 0, {rows - 1})"
     column = f"clamp(floor(x(group()) / {size.cell}), 0, {columns - 1})"
@@ -201,7 +208,7 @@ def _signals(size: Size, tile: int) -> list[dict]:
         "offset": _cell_code("pointed_meta.offset", rows * columns, "at < 0") if tile > 1 else "0",  # within the tile
         "pointed_query": f"pointed_row.position + floor(offset / {tile})",
         "pointed_key": f"pointed_column.position + offset % {tile}",
-        "who": f"at < 0 ? '{HINT}' : pointed_row.name + ' → ' + pointed_column.name",
+        "cell_text": f"at < 0 ? '{HINT}' : pointed_row.name + ' → ' + pointed_column.name",
     }
     return [
         {"name": "at", "value": -1, "on": moves},
@@ -211,19 +218,19 @@ def _signals(size: Size, tile: int) -> list[dict]:
 
 
 def _text_signals(size: Size, titles: tuple[tuple[str, str], ...], tile: int) -> list[dict]:
-    """Build the signal `what`, the text about the cell under the pointer ("…" while numbers load), and its inputs."""
-    is_loaded = "length(data('read')) && data('read')[0].of === pointed_meta.read"
+    """Build the signal `numbers_text` about the cell under the pointer ("…" while numbers load), and its inputs."""
+    is_loaded = "length(data('numbers')) && data('numbers')[0].of === pointed_meta.numbers"
     texts = [f"'{title} ' + {number_of(name, FORMATS.get(name, '.6f'))}" for name, title in titles]
     if tile > 1:
         texts.append("'from query ' + pointed_query + ' to key ' + pointed_key")
-    # `saying` is the index of a state's text; in "source", these texts follow the rows, the columns and one row of meta
-    texts.append(f"(data('source')[{size.rows + size.columns + 1} + saying] || {{}}).name")
+    first_state_text = size.rows + size.columns + 1  # in "source", after the rows, the columns and one line of meta
+    texts.append(f"(data('source')[{first_state_text} + state_code] || {{}}).name")
     updates = {
-        name: _cell_code(f"data('read')[0].{name}", size.rows * size.columns, f"at < 0 || !({is_loaded})")
-        for name in (*dict(titles), "saying")
+        name: _cell_code(f"data('numbers')[0].{name}", size.rows * size.columns, f"at < 0 || !({is_loaded})")
+        for name in (*dict(titles), "state_code")
     }
     joined = " + '   ·   ' + ".join(texts)
-    updates["what"] = f"at < 0 ? '' : {is_loaded} ? {joined} : '…'"
+    updates["numbers_text"] = f"at < 0 ? '' : {is_loaded} ? {joined} : '…'"
     return [{"name": name, "update": update} for name, update in updates.items()]
 
 
@@ -238,10 +245,10 @@ def number_of(bits: str, form: str) -> str:
     return f"({exponent} === 255 ? {others} : format({finite}, '{form}'))"
 
 
-def _cell_code(cells: str, count: int, none: str) -> str:
-    """Build a Vega expression for the number of the cell `at`, from hexadecimal digits of `count` cells."""
-    long = f"length({cells}) / {count}"
-    return f"{none} ? 0 : toNumber('0x' + slice({cells}, at * {long}, (at + 1) * {long}))"
+def _cell_code(digits: str, count: int, is_missing: str) -> str:
+    """Build a Vega expression for the number of the cell `at`, from the hex `digits` of all `count` cells; else 0."""
+    digits_per_cell = f"length({digits}) / {count}"
+    return f"{is_missing} ? 0 : toNumber('0x' + slice({digits}, at * {digits_per_cell}, (at + 1) * {digits_per_cell}))"
 
 
 def _point_value(fields: str) -> str:
@@ -263,8 +270,8 @@ def _pointer_marks(size: Size, colors: Theme) -> list[dict]:
         _mark("rule", thin | {"x": 0}, over_cell | {"x2": x, "y": f"{y} + {cell / 2}"}),
         _mark("rule", thin | {"y": 0}, over_cell | {"y2": y, "x": f"{x} + {cell / 2}"}),
         _mark("rect", square, over_cell | {"x": x, "y": y}),
-        _mark("text", text | {"y": below}, {"text": "who", "fill": name_color}, name="readout"),
-        _mark("text", text | {"y": below + LINE, "fill": colors.text}, {"text": "what"}, name="readout-more"),
+        _mark("text", text | {"y": below}, {"text": "cell_text", "fill": name_color}, name="readout"),
+        _mark("text", text | {"y": below + LINE, "fill": colors.text}, {"text": "numbers_text"}, name="readout-more"),
     ]
 
 

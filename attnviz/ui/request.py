@@ -37,14 +37,14 @@ class TabState:
         choices: current choices.
         link_errors: messages about settings of the opened link that are not possible.
         past, future: choices that undo and redo return to.
-        opened: whether the session has read its first link.
+        has_read_link: whether the session has read its first link.
         memory: values outside of the link, by name, such as the state of a menu or a canceled job.
-        written: addresses that the browser may still show: the last known address, and those written since.
-        visited: choices by the parameters of their address, as an address cannot hold very long choices.
+        recent_addresses: URL parameters that the browser may still show: the last known ones, and those written since.
+        choices_by_address: choices by their URL parameters, as a URL cannot hold very long choices.
         clicks: number of clicks on each picture, so that the same place can be clicked again.
-        before_course: choices, past and future from before the page Learn was opened; its chapters change none of them.
+        before_course: choices, past and future from before the Learn page was opened; its chapters do not change them.
         widget_pages: hash of the page on which each widget of `CONTINUOUS` was drawn last, by the widget's key.
-        linked: settings of the opened link, until the user changes a choice or opens another page.
+        choices_of_link: settings of the opened link; empty once the user changes a choice or opens another page.
         page: title of the page that was drawn last.
         notices: container on the page for messages about the link.
     """
@@ -53,14 +53,14 @@ class TabState:
     link_errors: tuple[str, ...] = ()
     past: tuple[Choices, ...] = ()
     future: tuple[Choices, ...] = ()
-    opened: bool = False
+    has_read_link: bool = False
     memory: dict[str, Any] = field(default_factory=dict)
-    written: tuple[dict[str, str], ...] = ()
-    visited: dict[frozenset, Choices] = field(default_factory=dict)
+    recent_addresses: tuple[dict[str, str], ...] = ()
+    choices_by_address: dict[frozenset, Choices] = field(default_factory=dict)
     clicks: dict[str, int] = field(default_factory=dict)
     before_course: tuple[Choices, tuple[Choices, ...], tuple[Choices, ...]] | None = None
     widget_pages: dict[str, str] = field(default_factory=dict)
-    linked: dict[str, Any] = field(default_factory=dict)
+    choices_of_link: dict[str, Any] = field(default_factory=dict)
     page: str = ""
     notices: DeltaGenerator | None = None
 
@@ -82,16 +82,16 @@ def change(step: Callable[[Choices], Choices]) -> None:
     """Replace the current choices by `step(choices)`, and keep the old choices for undo."""
     current = session()
     after = step(current.choices)
-    if after.without("tab") != current.choices.without("tab"):  # which part of a page is shown is no step to undo
+    if after.without("tab") != current.choices.without("tab"):  # undo does not return to another part of a page
         current.past, current.future = (*current.past, current.choices)[-REMEMBERED:], ()
-    current.choices, current.linked = after, {}
+    current.choices, current.choices_of_link = after, {}
 
 
 def set_page(title: str) -> None:
-    """Store the title of the page being drawn; after a change of pages, no message mentions the opened link."""
+    """Store the title of the page to draw; on another page than before, messages no longer mention the opened link."""
     current = session()
     if current.page not in ("", title):
-        current.linked = {}
+        current.choices_of_link = {}
     current.page = title
 
 
@@ -171,12 +171,12 @@ def choice(
 
 def valid_choice(name: str, options: Sequence[Any], default: Any = None) -> Any:
     """Return the current choice of a setting if it is an option, else `default`, with a message if a link chose it."""
-    current, value = session(), now()[name]
+    current, value, unset = session(), now()[name], link.NAMES[name].default
     if value in options:
         return value
-    if value == (unset := link.NAMES[name].default):
+    if value == unset:
         return default
-    if current.linked.get(name) == value:
+    if current.choices_of_link.get(name) == value:
         near = did_you_mean(str(value), map(str, options))
         with current.notices or st.container():
             note(f"The link's {name} was left out: {quoted(str(value)[:40])} is not a choice here.{near}", "notice")
@@ -198,11 +198,12 @@ def show_link_errors() -> None:
 def _shows_already(key: str, value: Any) -> bool:
     """Whether the browser already shows the widget on this page with this value; remember that it is on this page."""
     pages, page = session().widget_pages, streamlit_internals.page_hash()
-    was_here, pages[key] = pages.get(key) == page, page
-    return was_here and streamlit_internals.peek(key) == value
+    was_on_page = pages.get(key) == page
+    pages[key] = page
+    return was_on_page and streamlit_internals.peek(key) == value
 
 
-def clicked(picture: str, point: dict) -> bool:
+def count_click(picture: str, point: dict) -> bool:
     """Count a reported click, and return whether it is new: the browser reports the last click again with each run."""
     clicks = session().clicks
     if int(point.get("rev", -1)) != clicks.get(picture, 0):  # rev: number of clicks when the picture was drawn
@@ -212,51 +213,52 @@ def clicked(picture: str, point: dict) -> bool:
 
 
 def read_address(first: dict[str, str]) -> bool:
-    """Read the choices from the address when a session begins, and after Back and Forward; else change nothing.
+    """Read the choices from the URL parameters when a session begins, and after Back or Forward; else change nothing.
 
     Args:
-        first: parameters to read if a session begins with an empty address.
+        first: URL parameters to use if a session begins without any.
 
     Returns:
         Whether `first` was read.
     """
     current, address = session(), st.query_params.to_dict()
-    is_navigation = streamlit_internals.is_history_navigation() or address not in current.written
-    current.written = _written_since(address)
-    if current.opened and (not is_navigation or not address):  # Streamlit clears the address between two pages
+    is_navigation = streamlit_internals.is_history_navigation() or address not in current.recent_addresses
+    current.recent_addresses = _addresses_since(address)
+    is_first = not current.has_read_link
+    if not is_first and (not is_navigation or not address):  # Streamlit clears the parameters between two pages
         return False
-    choices = current.visited.get(frozenset(address.items()))
+    choices = current.choices_by_address.get(frozenset(address.items()))
     messages: tuple[str, ...] = ()
     if choices is None:
         choices, messages = link.read({name: [value] for name, value in (address or first).items()})
-    if current.opened:
-        change(lambda _: choices)
-    is_first, current.opened = not current.opened, True
-    current.choices, current.link_errors, current.linked = choices, messages, {**choices.chosen}
+    if not is_first:
+        change(lambda _: choices)  # so that undo can return to the choices before Back or Forward
+    current.has_read_link = True
+    current.choices, current.link_errors, current.choices_of_link = choices, messages, {**choices.chosen}
     if is_first:  # charts do not find their colors if a typed address has unescaped brackets
         write_address(always=True)
     return is_first and not address
 
 
 def write_address(*, always: bool = False) -> None:
-    """Write the choices into the address of the page; with `always`, even if the address has these choices already."""
+    """Write the choices into the page's URL parameters; with `always`, even if the URL has these choices already."""
     current, address = session(), st.query_params.to_dict()
     if current.choices["chapter"] is None:
         current.before_course = current.choices, current.past, current.future
     new_address = link.write(current.choices)
     if new_address != address or always:
         st.query_params.from_dict(new_address)
-        current.written = (*_written_since(address), new_address)
-    current.visited[frozenset(new_address.items())] = current.choices
-    while len(current.visited) > REMEMBERED:
-        oldest = next(iter(current.visited))
-        del current.visited[oldest]
+        current.recent_addresses = (*_addresses_since(address), new_address)
+    current.choices_by_address[frozenset(new_address.items())] = current.choices
+    while len(current.choices_by_address) > REMEMBERED:
+        oldest = next(iter(current.choices_by_address))
+        del current.choices_by_address[oldest]
 
 
-def _written_since(address: dict[str, str]) -> tuple[dict[str, str], ...]:
-    """Return an address and the addresses that this session wrote after it."""
-    written = session().written
-    return written[written.index(address) :] if address in written else (address,)
+def _addresses_since(address: dict[str, str]) -> tuple[dict[str, str], ...]:
+    """Return an address and the addresses that this session wrote after it; an address is its URL parameters."""
+    addresses = session().recent_addresses
+    return addresses[addresses.index(address) :] if address in addresses else (address,)
 
 
 def leave_course() -> None:

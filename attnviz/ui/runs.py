@@ -97,11 +97,11 @@ class Waiting(Exception):
 
 @contextmanager
 def place(name: str) -> Iterator[None]:
-    """Context manager for drawing the "row" or the "page"; it ends jobs that were requested before, but not now."""
+    """Context manager for drawing the "row" or the "page"; at its end, jobs that only an earlier drawing needed end."""
     memory = session().memory
-    jobs_by_place = memory.setdefault("waits for", {})
+    jobs_by_place = memory.setdefault("jobs by place", {})
     memory["place"], memory["bars"] = name, 0
-    memory["waited for"] = jobs_by_place.get(name, {})
+    memory["jobs of last drawing"] = jobs_by_place.get(name, {})
     jobs_by_place[name] = {}
     try:
         yield
@@ -112,11 +112,12 @@ def place(name: str) -> Iterator[None]:
 
 
 def leave() -> None:
-    """End all jobs of this session that no part of the app waits for, unless another session needs them."""
-    session().memory["waited for"] = {}
-    keys = {key for jobs in session().memory.get("waits for", {}).values() for key in jobs}
+    """End all jobs of this session for which neither its row nor its page waits, unless another session needs them."""
+    memory = session().memory
+    memory["jobs of last drawing"] = {}
+    needed_keys = {key for jobs in memory.get("jobs by place", {}).values() for key in jobs}
     for jobs in (JOBS, LOADS):
-        jobs.leave(streamlit_internals.session_id(), but=keys)
+        jobs.leave(streamlit_internals.session_id(), but=needed_keys)
 
 
 def wait_for(
@@ -135,13 +136,13 @@ def wait_for(
     memory = session().memory
     if memory.get("canceled") == key:
         raise Waiting(Job(about.calls, key=key, about=about))
-    job = memory.get("waited for", {}).get(key)
-    has_result = job is not None and job.settled.is_set() and not isinstance(job.error, Canceled)
-    if not has_result:
+    job = memory.get("jobs of last drawing", {}).get(key)
+    has_ended = job is not None and job.settled.is_set() and not isinstance(job.error, Canceled)
+    if not has_ended:  # start the job, or join it if it runs
         _spend(key, about.seconds)
         job = jobs.start(key, lambda job: make(), streamlit_internals.session_id(), about=about, calls=about.calls)
     if not job.settled.wait(RUN_WAIT if seconds is None else seconds):
-        memory.setdefault("waits for", {}).setdefault(memory.get("place", "page"), {})[key] = job
+        memory.setdefault("jobs by place", {}).setdefault(memory.get("place", "page"), {})[key] = job
         raise Waiting(job)
     return job.result()
 
@@ -150,7 +151,7 @@ def _spend(key: Hashable, seconds: float) -> None:
     """Count the estimated seconds of a visitor's run in a public app; on other servers do nothing.
 
     Raises:
-        Busy: if the visitor's runs of the last minute would exceed `seconds_per_minute`; a first run may.
+        Busy: if all runs within one minute would take longer than `seconds_per_minute`; a single run is allowed.
     """
     if (preset := public()) is None or not seconds:
         return
@@ -168,7 +169,7 @@ def _spend(key: Hashable, seconds: float) -> None:
 
 @contextmanager
 def part() -> Iterator[None]:
-    """Context manager for a part of a page: its progress or error is shown in its place, and other parts are drawn."""
+    """Context manager for a part of a page: progress or an error replaces this part, and other parts are drawn."""
     try:
         yield
     except Waiting as waiting:
@@ -194,12 +195,12 @@ def show(job: Job, width: int | Literal["stretch"] = 600) -> None:
 
 
 def _cancel(job: Job) -> None:
-    """Cancel a job for this session; text generation ends with the text so far."""
+    """Cancel a job for this session; if it generates text and has some words, end it and keep these."""
     if job.about.writes and job.done:
         job.is_enough = True
         return
     memory = session().memory
-    memory["canceled"], memory["waits for"] = job.key, {}
+    memory["canceled"], memory["jobs by place"] = job.key, {}
     leave()
 
 

@@ -29,20 +29,16 @@ PAGE = Path(__file__).parent / "script" / "main.py"
 """Script that Streamlit runs for each visitor."""
 
 
-def _inline_scripts() -> str:
-    """Return the hashes of Streamlit's and our own inline scripts, the only inline code that may run."""
-    page = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
-    scripts = [*re.findall(r"<script>(.*?)</script>", page, re.DOTALL), *SCRIPTS]
-    return " ".join(f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
-
-
 @cache
 def security_headers() -> dict[str, str]:
-    """Build the security headers of every response."""
+    """Build the security headers of every response; the only inline code that may run is Streamlit's and our own."""
     preset = hosts.public()
+    page = (Path(streamlit.__file__).parent / "static" / "index.html").read_text(encoding="utf-8")
+    scripts = [*re.findall(r"<script>(.*?)</script>", page, re.DOTALL), *SCRIPTS]
+    hashes = [b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
     policy = (
         "default-src 'self'",
-        " ".join(("script-src", "'self'", _inline_scripts())),
+        " ".join(("script-src", "'self'", *(f"'sha256-{digest}'" for digest in hashes))),
         "img-src 'self' data: blob:",
         "font-src 'self' data:",
         "style-src 'self' 'unsafe-inline'",
@@ -107,7 +103,7 @@ async def lifespan(app: object) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def beside(app: object) -> AsyncIterator[None]:
+async def lifespan_in_process(app: object) -> AsyncIterator[None]:
     """Keep torch's thread count and `__main__` of the user's own process unchanged while it serves the app."""
     from attnviz.ui import cores
 
@@ -140,7 +136,7 @@ def warm() -> None:
 
 
 def draw_first() -> None:
-    """Import the drawing code, and draw the picture of a first visit."""
+    """Import the drawing code, and draw the pictures of a first visit."""
     from attnviz import figures, link
     from attnviz.core import request
     from attnviz.core.edits import Edits
@@ -158,4 +154,4 @@ def draw_first() -> None:
     after = cache.record(source, replace(first_request, edits=Edits(Subsequent())))
     for run in (before, after):
         for figure in (figures.heads(run, site, focused=head, paired=True), figures.head(run, site, head)):
-            readout.screen(figure)  # its form is built now, and kept for all
+            readout.screen(figure)  # compiles its chart to Vega, which is then cached for all visitors

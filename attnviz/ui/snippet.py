@@ -21,7 +21,7 @@ from attnviz.sources.base import Source
 from attnviz.ui import cache, pictures
 
 OF_SCREEN = ("rev", "brush", "width", "window", "paired", "explained", "on_screen", "cost", "beside")
-"""Arguments of figures that only the page needs."""
+"""Arguments of figures that the code leaves out, because only the page needs them."""
 
 
 class NoSnippet(Exception):
@@ -66,7 +66,7 @@ class _Snippet:
             return pair if value.window == (ALL, ALL) else f"{pair}.part{self.value(value.window)}"
         if isinstance(value, Token) and not (value.special or value.joined or value.segment):
             return self.value(value.text)
-        if is_dataclass(value) and not isinstance(value, type | WordLogit):  # gradients take a study of their own
+        if is_dataclass(value) and not isinstance(value, type | WordLogit):  # a WordLogit holds computed gradients
             return self._dataclass(value)
         if isinstance(value, tuple | list):
             inside = ", ".join(map(self.value, value))

@@ -26,7 +26,7 @@ def is_host_allowed(host: str | None) -> bool:
 
 
 def is_connected(session: str) -> bool:
-    """Whether a browser is connected to a session, whose jobs end otherwise. True without a server, as in tests."""
+    """Whether a browser is connected to a session; if not, its jobs end. True without a server, as in tests."""
     return not runtime.exists() or bool(runtime.get_instance().is_active_session(session))
 
 
@@ -71,10 +71,11 @@ def file_keeper(mime: str, name: str) -> Callable[[bytes], None]:
     context = get_script_run_ctx()
 
     def keep(content: bytes) -> None:
-        """Store the file. The media manager reads the session from its thread, so a thread with the context runs it."""
+        """Store the file. The media manager finds the session by its thread, so a thread with the context runs it."""
         if runtime.exists():
             add = runtime.get_instance().media_file_mgr.add
-            thread = add_script_run_ctx(Thread(target=add, args=(content, mime, "made", name, True)), context)
+            arguments = content, mime, "made", name, True  # "made": our own id in place of an element on the page
+            thread = add_script_run_ctx(Thread(target=add, args=arguments), context)
             thread.start()
             thread.join()
 

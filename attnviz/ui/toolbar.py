@@ -53,7 +53,7 @@ class Context:
         request: the texts with their targets, pictures and answer, and the edits of the model.
         sentence: index of the text, from 0.
         site: the layer.
-        head: number of a head, or one of `COMBINED`, such as "mean", for all heads together.
+        head: index of a head, or one of `COMBINED`, such as "mean", for all heads together.
         view: which tokens are merged or hidden.
         dark: whether the page has the dark theme.
         export: container at the end of the row for the export menu.
@@ -82,11 +82,11 @@ class Context:
 
     @property
     def original(self) -> Record:
-        """The run without edits, also if nothing is edited."""
+        """The run without edits, even if nothing is edited."""
         return self.record if self.before is None else self.before
 
     def _run(self, request: Request) -> Record:
-        """Return the run of the model on a request, without a search in the cache if the run is still in use."""
+        """Return the run of the model on a request: the run that is still in use, else the one in the cache."""
         record = self._runs.get(request)
         if record is None:
             record = self._runs[request] = cache.record(self.source, request)
@@ -111,7 +111,7 @@ class Context:
 
     @cached_property
     def behaviors(self) -> tuple[Behavior, ...]:
-        """Measured behaviors of the head, those visible on this text first; empty for an earlier training step."""
+        """Measured behaviors of the head, first those visible on this text; empty for an earlier training step."""
         if self.source.card is None or self.source.step is not None:
             return ()
         behaviors = self.source.card.behaviors_of(self.site, self.head)
@@ -143,10 +143,10 @@ class Context:
         return f"This head {without_example(behavior)}{evidence}{model}."
 
     def example_position(self, behavior: Behavior) -> int | None:
-        """Position of the text where a behavior is visible; None if it is not visible on this text.
+        """Position of the text at which a behavior is most visible; None if it is not visible on this text.
 
-        It is visible where the original model predicts one of the words `behavior.next`; of these positions, the one
-        with the most probable prediction.
+        A behavior is visible where the original model predicts one of the words `behavior.next`, and most visible where
+        this prediction is most probable.
         """
         if not self._predicts_words:
             return None
@@ -159,7 +159,7 @@ class Context:
         return max(probabilities, key=probabilities.get, default=None)
 
     @cached_property
-    def most_moved(self) -> int | None:
+    def most_changed_position(self) -> int | None:
         """Position where the edits changed the prediction most; None if nothing is edited or nothing changed."""
         if self.before is None or not self._predicts_words:
             return None
@@ -169,22 +169,22 @@ class Context:
     def position(self) -> int | None:
         """The position whose prediction is shown; None if the model predicts no words.
 
-        The first that exists of: the query of the selected cell; with edits, the position where they changed the
-        prediction most, without edits, the position where the head's known behavior is visible; the last token. If
-        the model fills in blanks, the position is a blank.
+        It is the query of the selected cell; without a cell, the position where the edits changed the prediction most
+        or, without edits, where the head's known behavior is visible; else the last token. If the model fills in
+        blanks, it is a blank.
         """
         if not self._predicts_words:
             return None
-        read, position = self.record.read[self.sentence], None
+        text_read, position = self.record.read[self.sentence], None
         rows_predict = self.site.kind != "encoder" or not self.record.targets
         if self.cell and rows_predict:
             position, _ = self.cell
         elif self.before is not None:
-            position = self.most_moved
+            position = self.most_changed_position
         elif self.behaviors:
             position = self.example_position(self.behaviors[0])
-        if position is None or position >= len(read.tokens):
-            position = read.length - 1
+        if position is None or position >= len(text_read.tokens):
+            position = text_read.length - 1
         if analysis.fills_in(self.record):
             blanks = self.record.prediction.blanks[self.sentence]
             return position if position in blanks else next(iter(blanks), None)
@@ -198,15 +198,16 @@ class Context:
 
     @cached_property
     def outlined(self) -> tuple[int, int] | None:
-        """The selected cell, else the strongest cell of the predicting row or, without one, of the map, if any."""
+        """The selected cell, else the strongest cell of the predicting row or of the map; None if the map is hidden."""
         if self.cell is not None:
             return self.cell
         view = views.see(self.record, self.site, sentence=self.sentence, view=self.view, **self.window)
         if not len(view.queries) or not len(view.keys):
             return None
-        row = self.position if self.site.kind != "encoder" or not self.record.targets else None
+        rows_predict = self.site.kind != "encoder" or not self.record.targets
+        row = self.position if rows_predict else None
         if row is None and self.record.labels is not None and self.tokens[0][0].text == CLASS_TOKEN:
-            row = 0
+            row = 0  # the label of the text is predicted at the class token
         return view.strongest_cell(self.head, row)
 
     @property
@@ -240,12 +241,14 @@ def without_example(behavior: Behavior) -> str:
 
 
 def toolbar(source: Source, request: Request) -> Context:
-    """Draw the row and the chips; return the model, text, layer and head for the page."""
+    """Draw the row of controls and the chips of the edits; return the model, text, layer and head for the page."""
     request = drop_missing(source, request)
     with st.container(**ROW, key="toolbar"):
         _layer(source)
         _head(source)
-        _sentence(len(request.texts))
+        if (count := len(request.texts)) > 1:
+            options = {"visible": False, "format_func": "Text {}".format, "width": 110}
+            control(st.selectbox, "Which text", "sentence", range(1, count + 1), **options)
         _mask_menu(source, _site_and_head(source)[0])
         _more_menu(source)
         options = {"type": "tertiary", "icon": ":material/undo:", "help": "Undo (Ctrl+Z)"}
@@ -263,12 +266,13 @@ def toolbar(source: Source, request: Request) -> Context:
 def context_of(source: Source, request: Request, export: DeltaGenerator) -> Context:
     """Make the context of the chosen model, text, layer and head; edits that are not possible are left out."""
     try:
-        changed = edits.of(source)
+        chosen_edits = edits.of(source)
     except AttnvizError as error:
         note(str(error))
-        changed = Edits()
+        chosen_edits = Edits()
+    request = replace(request, edits=chosen_edits)
     site, head = _site_and_head(source)
-    request, sentence, is_dark = replace(request, edits=changed), now()["sentence"] - 1, st.context.theme.type == "dark"
+    sentence, is_dark = now()["sentence"] - 1, st.context.theme.type == "dark"
     return Context(source, request, sentence, site, head, now()["view"], is_dark, export)
 
 
@@ -276,7 +280,7 @@ def drop_missing(source: Source, request: Request) -> Request:
     """Clear choices that are not possible for the model or the text, such as a missing layer, each with a message.
 
     Returns:
-        The request, without its answer if the model cannot have generated that answer.
+        The request, without its answer if that is not possible.
     """
     current, choices, messages = session(), now(), []
     heads, layers = range(source.num_heads), ", ".join(map(str, source.sites))
@@ -296,7 +300,7 @@ def drop_missing(source: Source, request: Request) -> Request:
         messages.append(f"The link asks for head {missing[0]}: {available}")
         choices = choices.put(also=tuple(head for head in choices["also"] if head in heads))
     if choices["sentence"] > (count := len(request.texts)):
-        if current.linked.get("sentence") == choices["sentence"]:  # else a text was removed since
+        if current.choices_of_link.get("sentence") == choices["sentence"]:  # else a text was removed since
             messages.append(f"The link asks for text {choices['sentence']}: the page has {counted(count, 'text')}.")
         choices = choices.put(sentence=1)
     if request.answer:
@@ -312,7 +316,7 @@ def drop_missing(source: Source, request: Request) -> Request:
 
 
 def drop_outside(context: Context) -> None:
-    """Clear a cell, words and zoomed parts outside of the map, with a message if they came from the link."""
+    """Clear a selected cell, words and zoomed parts that are outside of the map, with a message if a link set them."""
     current, choices = session(), now()
     queries, keys = map(len, context.tokens)
     sizes = {"query": queries, "key": keys}
@@ -323,7 +327,8 @@ def drop_outside(context: Context) -> None:
     }
     titles = {"cell": "a cell", "pins": "a word", "zoom": "a part"}
     for name, value in inside.items():
-        if choices[name] != value and current.linked.get(name) == choices[name]:
+        is_of_link = current.choices_of_link.get(name) == choices[name]
+        if choices[name] != value and is_of_link:
             size = f"{counted(queries, 'row')} and {counted(keys, 'column')}, counted from 0"
             with current.notices or st.container():
                 note(f"The link asks for {titles[name]} outside of this map, which has {size}.", "notice")
@@ -331,7 +336,7 @@ def drop_outside(context: Context) -> None:
 
 
 def _site_and_head(source: Source) -> tuple[Site, int | str]:
-    """Return the chosen layer and head; by default those of the model's card, else the first."""
+    """Return the chosen site and head; by default those that the model's card names, else the first ones."""
     site, head = source.card.opens if source.card else (source.sites[0], 0)
     if site not in source.sites:
         site = source.sites[0]
@@ -343,7 +348,7 @@ def _layer(source: Source) -> None:
     """Draw the choice of a layer; another kind of attention clears the selection, as its tokens differ."""
     current, _ = _site_and_head(source)
     longest = max(len(source.site_name(site)) for site in source.sites)
-    text_width = 60 + 8 * longest  # in pixels: the frame of the box, and 8 for each character
+    text_width = 60 + 8 * longest  # in pixels: 60 for the frame of the box, and 8 for each character
 
     def with_layer(choices: Choices, site: Site) -> Choices:
         if site.kind != current.kind:
@@ -362,13 +367,6 @@ def _head(source: Source) -> None:
     control(st.selectbox, "Head", "head", [*names], value=current, visible=False, format_func=names.get, width=130)
 
 
-def _sentence(count: int) -> None:
-    """Draw the choice of a text by its number, from 1, if the page has several texts."""
-    if count > 1:
-        options = {"visible": False, "format_func": "Text {}".format, "width": 110}
-        control(st.selectbox, "Which text", "sentence", range(1, count + 1), **options)
-
-
 def _link_menu() -> None:
     """Draw the menu with the link to the current choices, to copy."""
     popover = st.popover("Link", icon=":material/link:", on_change="rerun", key="link menu")
@@ -382,7 +380,7 @@ def _link_menu() -> None:
 
 
 def _mask_menu(source: Source, site: Site) -> None:
-    """Draw the menu of the mask and of score settings; the latter change in the layer `site` or in every layer."""
+    """Draw the menu of the mask and of the score settings, which apply to the layer `site` or to every layer."""
     stack = now()["mask"] or Stack()
     popover = st.popover("Mask", on_change="rerun", key="mask menu", disabled=bool(source.read_only))
     if not popover.open:
@@ -400,16 +398,16 @@ def _mask_menu(source: Source, site: Site) -> None:
 
 
 def _scores(site: Site) -> None:
-    """Draw the controls of temperature and scale, for the layer in view or for every layer."""
-    changed_site = now()["scored"]  # None: every layer
+    """Draw the controls of temperature and scale, for the layers with an earlier change, else for the layer `site`."""
     is_changed = now()["temperature"] != 1 or not now()["scaled"]
+    changed_site = now()["scored"]  # None: in every layer if `is_changed`, else in none
     in_every_layer = is_changed and changed_site is None
     target = None if in_every_layer else (changed_site or site)
 
     def with_score_setting(name: str, choices: Choices, value: float | bool) -> Choices:
         return choices.put(scored=target, **{name: value})
 
-    where = str(target or "every layer")
+    where = "every layer" if target is None else str(target)
     step = partial(with_score_setting, "temperature")
     control(st.slider, f"Temperature in {where}", "temperature", 0.1, 5.0, step=step)
     control(st.toggle, f"Divide by √dₖ in {where}", "scaled", step=partial(with_score_setting, "scaled"))
@@ -437,7 +435,7 @@ def _rules(source: Source, stack: Stack) -> None:
 
 
 def _set_mask(choices: Choices, text: str) -> Choices:
-    """Return the choices with a mask from text; if it is invalid, the old choices, and the menu shows the error."""
+    """Return the choices with the mask written in `text`; if that is invalid, the old ones, and the menu says why."""
     try:
         return choices.put(mask=stack_from_text(text) if text.strip() else None)
     except AttnvizError as error:
@@ -460,7 +458,7 @@ def _more_menu(source: Source) -> None:
 
 
 def training_step(source: Source) -> None:
-    """Draw the choice of a training step, for a model with several; the last one is the finished model."""
+    """Draw the choice of a training step if the model has several; the last step is the finished model."""
     if len(source.steps) < 2:
         return
     last = source.steps[-1]

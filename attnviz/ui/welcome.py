@@ -14,7 +14,7 @@ from attnviz.ui.text import block
 
 @dataclass(frozen=True)
 class FirstStep:
-    """Suggestion for a first visit: the parameters of a link into the app, and a question that its picture answers."""
+    """Suggestion for a first visit: choices of the app as URL parameters, and a question that the picture answers."""
 
     icon: str
     link: str
@@ -41,7 +41,7 @@ CARDS = {
 
 
 def banner() -> None:
-    """Draw the purpose of the app with buttons or, after a click on one, its question; nothing after it was closed."""
+    """Draw the purpose of the app with buttons, or the question of the clicked button; nothing once it is closed."""
     memory = session().memory
     if memory.pop("card opens", False):
         st.rerun()  # draws the row of model and text again, too

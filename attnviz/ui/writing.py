@@ -61,7 +61,10 @@ def controls(context: Context) -> None:
         popover = st.popover("How", on_change="rerun", key="how written")
         if popover.open:  # drawing four boxes in a closed menu would take a tenth of the time of a click
             with popover:
-                _sampling_controls()
+                memory = session().memory
+                for name, (label, least, most, _) in SAMPLING.items():
+                    value = st.number_input(label, least, most, _sampling_setting(name), key=name)
+                    memory["how"] = memory.get("how", {}) | {name: value}
         if request.answer:
             cleared = {"answer": (), "cell": None}
             st.button("Remove the answer", key="no answer", type="tertiary", on_click=put, kwargs=cleared)
@@ -107,14 +110,6 @@ def _sampling_setting(name: str) -> float:
     return session().memory.get("how", {}).get(name, default)
 
 
-def _sampling_controls() -> None:
-    """Draw the controls of sampling, whose values the session keeps."""
-    memory = session().memory
-    for name, (label, least, most, _) in SAMPLING.items():
-        value = st.number_input(label, least, most, _sampling_setting(name), key=name)
-        memory["how"] = memory.get("how", {}) | {name: value}
-
-
 def _show_generation(source: Source, job: AnswerJob) -> None:
     """Generate an answer, and show it once it is complete."""
     tokens = len(cache.sentences(source, job.request)[0].tokens) + job.count
@@ -131,7 +126,7 @@ def _show_generation(source: Source, job: AnswerJob) -> None:
 
 
 def _generate(source: Source, job: AnswerJob) -> tuple[int, ...]:
-    """Generate the ids of an answer, and report the text after each token; if stopped, return the ids so far."""
+    """Generate the token ids of an answer, and report the text after each token; if stopped, return the ids so far."""
     begin = job.request.answer
     if begin and begin[-1] in source.ends:  # the user chose the end token as the alternative to a word
         return begin[:-1]
@@ -150,6 +145,9 @@ def _answer(context: Context) -> None:
     sentence, typed_length = context.record.sentences[0], len(context.request.texts[0])
     prompt_tokens = len(sentence.tokens) - len(context.request.answer)
     text = sentence.text[typed_length:].strip()
+    if not text:
+        quiet("The model wrote nothing more.")
+        return
     words = {i: word for i, word in enumerate(_words(sentence, prompt_tokens), prompt_tokens) if word.strip()}
     chosen = None
     if context.cell and context.cell[0] + 1 in words:  # row i predicts the word at i + 1
@@ -161,12 +159,9 @@ def _answer(context: Context) -> None:
             return choices.put(cell=None)
         return choices.put(cell=views.see(context.record, context.site).strongest_cell(context.head, position - 1))
 
-    if not text:
-        quiet("The model wrote nothing more.")
-        return
     options = {"value": chosen, "step": with_word, "part": "answer", "visible": False, "format_func": words.get}
     with st.container(key="answer"):
-        label = "The answer: a click on a word asks about it"
+        label = "The answer: a click on a word shows its alternatives"
         control(st.pills, label, "cell", [*words][:MOST_WORDS], wrap=True, **options)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button("Copy", key="copy", icon=":material/content_copy:", type="tertiary")  # keys.js copies what follows
@@ -192,9 +187,9 @@ def _alternatives(context: Context, generated: Generated, position: int) -> None
     """Draw the probability of a generated word, and buttons that replace it and generate the rest again."""
     before, token = generated.sentence.tokens[position - 1 : position + 1]
     previous, word = quoted(before.text.strip() or before.text), quoted(token.text.strip() or token.text)
-    probability = percent(float(context.record.prediction.probabilities(position - 1)[token.id]))
-    quiet(f"After {previous} the model wrote {word} ({probability}). Write this instead:")
-    begin = generated.ids[: position - generated.prompt]
+    word_probability = percent(float(context.record.prediction.probabilities(position - 1)[token.id]))
+    quiet(f"After {previous} the model wrote {word} ({word_probability}). Write this instead:")
+    begin = generated.ids[: position - generated.prompt]  # of the answer, up to the word
     with st.container(horizontal=True, gap="small", key="instead"):
         for id, text, probability in generated.alternatives(position, MOST_ALTERNATIVES):
             request = replace(context.request, answer=(*begin, id))

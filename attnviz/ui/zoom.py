@@ -29,7 +29,8 @@ def breadcrumbs(context: Context) -> None:
     if not parts and not is_large:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        titles = ["Whole map", *map(_part_name, parts)]
+        titles = ["Whole map"]
+        titles += [f"rows {top}–{bottom}, columns {left}–{right}" for top, bottom, left, right in parts]
         for depth, title in enumerate(titles[:-1]):
             st.button(title, key=f"crumb {depth}", type="tertiary", on_click=put, kwargs={"zoom": parts[:depth]})
             label("›")
@@ -40,14 +41,10 @@ def breadcrumbs(context: Context) -> None:
             _find(context)
 
 
-def _part_name(part: tuple[int, int, int, int]) -> str:
-    top, bottom, left, right = part
-    return f"rows {top}–{bottom}, columns {left}–{right}"
-
-
 def _zoom_in(context: Context) -> None:
     """Zoom in to half the rows and half the columns in view, around the selected cell or the center."""
-    parts, (queries, keys) = now()["zoom"], map(len, context.tokens)
+    parts = now()["zoom"]
+    queries, keys = map(len, context.tokens)
     top, bottom, left, right = parts[-1] if parts else (0, queries - 1, 0, keys - 1)
     center = context.cell or ((top + bottom) // 2, (left + right) // 2)
     rows, columns = bottom - top + 1, right - left + 1
@@ -88,12 +85,12 @@ def _find(context: Context) -> None:
 
 def _go(context: Context, side: int, position: int) -> None:
     """Select the strongest cell of a row (side 0) or a column (side 1), and zoom to the part around the cell."""
-    step, only = context.record.step(context.site), slice(position, position + 1)
+    step, one_position = context.record.step(context.site), slice(position, position + 1)
     if side == 0:
-        _, (column,) = analysis.strongest(step, context.head, sentence=context.sentence, rows=only)
+        _, (column,) = analysis.strongest(step, context.head, sentence=context.sentence, rows=one_position)
         cell = position, int(column)
     else:
-        weights, _ = analysis.strongest(step, context.head, sentence=context.sentence, columns=only)
+        weights, _ = analysis.strongest(step, context.head, sentence=context.sentence, columns=one_position)
         cell = int(weights.argmax()), position
     part = _part_around(context, cell, RECTANGLES, RECTANGLES)
     change(lambda choices: choices.put(cell=cell, zoom=(part,)))

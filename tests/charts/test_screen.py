@@ -41,10 +41,10 @@ def mask_of(mask, *tokens, **options):
 def read(drawn):
     """Return the state and the numbers of every cell as a browser decodes them, as (rows, columns) arrays."""
     _, table = screen(drawn)
-    sayings = table.loc[table["kind"] == "saying", "name"].to_numpy()
-    (cells,) = json.loads(map_of(table)["read"].json("here"))
+    sayings = table.loc[table["kind"] == "state_texts", "name"].to_numpy()
+    (cells,) = json.loads(map_of(table)["numbers"].json("here"))
     assert cells.pop("of") == "here"
-    codes = [int(code, 16) for code in pieces(cells.pop("saying"), drawn)]
+    codes = [int(code, 16) for code in pieces(cells.pop("state_code"), drawn)]
     numbers = {
         name: np.array([struct.unpack(">f", bytes.fromhex(one)) for one in pieces(digits, drawn)])
         for name, digits in cells.items()

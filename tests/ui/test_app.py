@@ -25,7 +25,7 @@ def page_of(title: str) -> None:
 
     main.go_to = go_to
     title = st.session_state.get("title", title)
-    main.above(title)
+    main.row_above(title)
     main.body(title)
 
 

@@ -22,10 +22,10 @@ def test_what_is_read_of_cells_is_found_as_long_as_a_picture_of_them_is_kept():
     record = record_of(["w"] * 60)
     every = (readout.screen(figures.head(record, SITE, 0, selected=cell)) for cell in (None, (2, 1)))
     first, other = (cache.Screen.of(*screen) for screen in every)
-    (address,) = set(first.data["read"].to_pylist()) - {None}
+    (address,) = set(first.data["numbers"].to_pylist()) - {None}
     content = first.cells.json(address)
 
-    assert {*other.data["read"].to_pylist()} == {address, None}
+    assert {*other.data["numbers"].to_pylist()} == {address, None}
     assert answered(f"/{address}") == answered(f"/behind/{address}") == content
     assert first.nbytes > first.cells.nbytes == 60 * 60 * 9
 

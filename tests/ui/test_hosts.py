@@ -15,7 +15,7 @@ from attnviz.ui.hosts import OwnHosts
 
 HOSTS = ["localhost", "127.0.0.1", "attention.example.org"]
 OTHER_HOST = "This host name does not reach the app. STREAMLIT_SERVER_ALLOWED_HOSTS lists the allowed host names."
-OTHER_ORIGIN = "Another web page sent this request. STREAMLIT_SERVER_CORS_ALLOWED_ORIGINS lists the origins that may."
+OTHER_ORIGIN = "Another web page sent this request. STREAMLIT_SERVER_CORS_ALLOWED_ORIGINS lists the allowed origins."
 
 
 async def _page(request):
@@ -216,7 +216,7 @@ def test_what_belongs_to_the_preset_is_refused_without_it(public, monkeypatch):
 )
 def test_a_name_that_is_none_is_refused_with_one_that_is(name, value, monkeypatch):
     """Neither opens the app to everybody, nor writes another rule into the headers."""
-    with pytest.raises(InputError, match=r"cannot be used; give for example .*\.example\.org\."):
+    with pytest.raises(InputError, match=r"cannot be used; an example is .*\.example\.org\."):
         preset(monkeypatch, PUBLIC="1", **{name: value})
 
 

@@ -127,7 +127,7 @@ def test_the_module_main_stays_the_process_own(monkeypatch):
     before = sys.modules["__main__"]
 
     async def beside():
-        async with server.beside(None):
+        async with server.lifespan_in_process(None):
             monkeypatch.setitem(sys.modules, "__main__", threading)
             server.keep_main()
             assert sys.modules["__main__"] is before

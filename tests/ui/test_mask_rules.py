@@ -36,7 +36,7 @@ def test_a_click_turns_its_cell_around_and_no_other(stack, clicks):
     """Whatever the rules say, and whatever was painted before."""
     for cell in clicks:
         before = grid(stack)
-        stack = rules.flipped(stack, [cell])
+        stack = rules.flip_cells(stack, [cell])
         changed = grid(stack) != before
 
         assert changed[cell]
@@ -48,7 +48,7 @@ def test_a_second_click_takes_the_first_back(stack, clicks):
     """No entry is left that holds no cell."""
     after = stack
     for cell in [*clicks, *reversed(clicks)]:
-        after = rules.flipped(after, [cell])
+        after = rules.flip_cells(after, [cell])
 
     assert after == stack
 
@@ -58,7 +58,7 @@ def test_a_drag_blocks_its_cells_or_opens_them_if_all_are_blocked(stack, strokes
     """Two entries at the end hold what is painted; the rules before them stay as they were."""
     after = stack
     for cells in strokes:
-        before, after = after, rules.flipped(after, cells)
+        before, after = after, rules.flip_cells(after, cells)
 
         was_open = any(grid(before)[cell] for cell in cells)
         assert {bool(grid(after)[cell]) for cell in cells} == {not was_open}
@@ -105,9 +105,9 @@ def test_a_mask_that_no_link_could_open_is_refused(monkeypatch):
     monkeypatch.setattr(rules, "session", lambda: memory)
     before = Choices({"mask": stack_from_text("causal")})
 
-    assert rules.changed(lambda stack: stack.removed(7), before) == before
+    assert rules.with_rules(lambda stack: stack.removed(7), before) == before
     assert "no entry 7" in memory.memory["rules refused"]
-    assert rules.changed(lambda _: Stack((Entry(Window(10**12)),)), before) == before
+    assert rules.with_rules(lambda _: Stack((Entry(Window(10**12)),)), before) == before
     assert "1000000000000" in memory.memory["rules refused"].replace(",", "")
 
 

@@ -89,7 +89,7 @@ def page_of(title: str) -> None:
     title = st.session_state.get("title", title)
     draw, st.vega_lite_chart = st.vega_lite_chart, chart
     try:
-        main.above(title)
+        main.row_above(title)
         main.body(title)
     finally:
         st.vega_lite_chart = draw

@@ -1,4 +1,4 @@
-"""The page Heads: all heads of a layer, a large map of one head, the selected cell in words, and the prediction."""
+"""The Heads page: all heads of a layer, a large map of one head, the selected cell in words, and the prediction."""
 
 from dataclasses import replace
 from functools import partial
@@ -80,7 +80,7 @@ def _form(context: Context) -> str:
 
 def _controls(form: str, context: Context) -> None:
     """Draw the options of a form: other heads, minimum weight, direction of attention, and whether to remove sinks."""
-    takes, source = FORMS[form].takes, context.source  # names of the options that the form has
+    takes, source = FORMS[form].takes, context.source  # `takes`: names of the options of this form
     if "rows" in takes:
         zoom.breadcrumbs(context)
     if not takes & {"heads", "least", "pins", "side", "less"}:
@@ -91,6 +91,7 @@ def _controls(form: str, context: Context) -> None:
             also = [head for head in now()["also"] if head in others]
 
             def with_heads(choices: Choices, heads: list[int]) -> Choices:
+                """Show these heads besides the chosen head."""
                 return choices.put(also=tuple(sorted(heads)))
 
             options = {"value": also, "step": with_heads, "placeholder": "none", "width": 220, "max_selections": 5}
@@ -110,29 +111,30 @@ def _controls(form: str, context: Context) -> None:
 
 def _figure(form: str, context: Context) -> Figure:
     """Make the figure of the head in the chosen form."""
-    chosen_form, cell = FORMS[form], context.outlined
+    chosen_form, cell, choices = FORMS[form], context.outlined, now()
     query, key = cell or (None, None)
+    is_from_query = choices["side"] == "from"
     possible_options = {
         "view": context.view,
         "domain": context.options["domain"],
         "before": context.before,
-        "least": now()["least"],
-        "pins": now()["pins"],
-        "side": now()["side"],
-        "less": "sinks" if now()["less"] == "sinks" and now()["side"] == "from" else "",
-        "chosen": query if now()["side"] == "from" else key,
+        "least": choices["least"],
+        "pins": choices["pins"],
+        "side": choices["side"],
+        "less": "sinks" if choices["less"] == "sinks" and is_from_query else "",
+        "chosen": query if is_from_query else key,
     }
     options = {name: value for name, value in possible_options.items() if name in chosen_form.takes}
     if "rows" in chosen_form.takes:
         options = options | context.window | {"cost": context.cost(**context.window)}
     options["selected"] = cell if chosen_form.selects == CELL else context.cell
-    head = (context.head, *now()["also"]) if "heads" in chosen_form.takes else context.head
+    head = (context.head, *choices["also"]) if "heads" in chosen_form.takes else context.head
     style = {"sentence": context.sentence, "dark": context.dark}
     return chosen_form.figure(context.record, context.site, head, **style, **options)
 
 
 def _select(form: str, point: dict) -> None:
-    """Select what was clicked: a cell or, if its query or its key is -1, the other token or all lines of that token."""
+    """Select the clicked cell or, if the click names one token (query or key is -1), this token or all its lines."""
     query, key = int(point["query"]), int(point["key"])
     if FORMS[form].selects == CELL or (query >= 0 and key >= 0):
         select_cell(point)
@@ -166,7 +168,7 @@ def _every(context: Context) -> Figure:
 
 
 def _patch(context: Context, position: int) -> None:
-    """Draw pills for the selected patch: gray it out in the picture, or hide it from all heads."""
+    """Draw two pills that gray out a patch in the picture, and hide it from all heads."""
     source, token = context.source, context.tokens[0][position]
     queries, keys = map(len, context.tokens)
     if source.read_only or queries != keys:
@@ -177,7 +179,7 @@ def _patch(context: Context, position: int) -> None:
     gray_before = set(now()["gray"])
 
     def with_patch(choices: Choices, pills: list[str]) -> Choices:
-        """Hide the patch or not, and gray it out or not, as the active pills say."""
+        """Hide the patch if the pill `HIDDEN` is active, and gray it out if `GRAY` is active."""
         hidden = (hidden_before | {position}) if HIDDEN in pills else hidden_before - {position}
         entries = (*other_rules, Entry(Blank(tuple(hidden)))) if hidden else other_rules
         grayed = (gray_before | {position}) if GRAY in pills else gray_before - {position}
@@ -210,9 +212,8 @@ def _selection(context: Context) -> None:
         options = {"icon": ":material/calculate:", "type": "tertiary", "help": TO_STEPS}
         action = {"on_click": open_page, "args": ("Steps",), "kwargs": {"cell": cell}}
         st.button("Step by step", key="to steps", **action, **options)
-        popover = st.popover(
-            "Heads that link these words", on_change="rerun", key="linking", type="tertiary", icon=":material/hub:"
-        )
+        options = {"icon": ":material/hub:", "type": "tertiary", "key": "linking"}
+        popover = st.popover("Heads that link these words", on_change="rerun", **options)
         if popover.open:
             with popover:
                 _linking_heads(context, *cell)

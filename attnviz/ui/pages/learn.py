@@ -1,4 +1,4 @@
-"""The page Learn: the course, one chapter at a time, with an idea, a live picture, a task and one question."""
+"""The Learn page: the course, one chapter at a time, with an idea, a live picture, a task and one question."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -43,7 +43,7 @@ def page(source: Source, request: Request) -> None:
     number = min(choices["chapter"] or memory.get("chapter", 1), len(course.steps))
     memory["chapter"] = number
     has_only_number = choices.chosen.keys() <= {"model", "chapter"}  # such as a link with ?chapter=3
-    if choices["chapter"] != number or has_only_number:
+    if choices["chapter"] != number or has_only_number:  # the other choices of the chapter are not set yet
         _open(number)
         st.rerun()
     chapter = course.steps[number - 1]
@@ -235,10 +235,13 @@ def _positions(context: Context) -> None:
 
 
 def _change_by_order(context: Context) -> tuple[float, float]:
-    """Return the largest change of a word's output if the words are reversed, and the largest number of the outputs."""
+    """Return the largest change of any output number if the words are in reverse order, and the largest output number.
+
+    A word's output in the reversed text is compared with the same word's output in the text.
+    """
     sentence, output = context.record.sentences[context.sentence], context.record.output[context.sentence]
     words = [i for i, token in enumerate(sentence.tokens) if not token.special]
-    order = [*range(len(sentence.tokens))]  # special tokens keep their positions
+    order = [*range(len(sentence.tokens))]  # old position of each token; special tokens keep their positions
     for position, word in zip(words, reversed(words), strict=True):
         order[position] = word
     backwards = replace(sentence, tokens=tuple(sentence.tokens[i] for i in order))
@@ -247,7 +250,7 @@ def _change_by_order(context: Context) -> tuple[float, float]:
 
 
 def _peeking(context: Context) -> None:
-    """Draw a button that trains two small models, one of which sees the word that it predicts; then their losses."""
+    """Draw a button that trains two small models, with and without a mask of later words, and then their losses."""
     if not session().memory.get("peeking"):
         tokens = context.tokens[0]
         rows = [[quoted_token(token.text, i), f"“{after.text}”"] for i, (token, after) in enumerate(pairwise(tokens))]

@@ -1,4 +1,4 @@
-"""The page Steps: the computation of one head, stage by stage, from tokens to the output of its layer."""
+"""The Steps page: the computation of one head, stage by stage, from tokens to the output of its layer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,21 +45,21 @@ WHY = {
     "mask": "Blocked scores become −∞, so that their weights are 0: e^−∞ = 0, and the other keys share the whole row.",
     "softmax": "Each row becomes weights that sum to 1: e^score, divided by the sum over the row.",
     "values": "Each query gets the mean of all values, weighted by its row.",
-    "concat": "The outputs of all heads are concatenated. Until here each head was computed alone.",
+    "concat": "The outputs of all heads are concatenated. Up to here, each head was computed separately.",
     "output": "The output weights mix the heads and project to the size of the input, to which the result is added.",
 }
 """Purpose of each stage; the first sentence is shown above the tables of the stage."""
 LINEAR_WHY = {
     "softmax": "Each row tells how much of each value a token takes. The weights come from queries, keys and gates; "
-    "they may be negative and do not sum to 1.",
+    "they may be negative, and their sum need not be 1.",
     "values": "Each query gets the sum of all values, each times its mixing weight.",
 }
 """Purpose of a stage of linear attention, if it differs."""
 MOST_LISTED = 64
-"""Maximum number of tokens to choose the row from a list; with more tokens, it is chosen by its number."""
+"""Maximum number of tokens for which the row is chosen from a list; with more tokens, its index is typed."""
 SCORE_STAGES = KEYS[KEYS.index("products") : KEYS.index("softmax") + 1]
 """Stages that change the number of a single cell."""
-SIGNS = "Same signs of q and k in a dimension raise the score, opposite ones lower it; a row of q ∘ k adds up to q · k."
+SIGNS = "Equal signs of q and k in a dimension raise the score, opposite signs lower it; a row of q ∘ k sums to q · k."
 INFLUENCE = "A weight is not an influence: what a key adds is its weight times its value."
 
 
@@ -79,7 +79,7 @@ class HeadCall:
 
     Attributes:
         record: the run with the edits, or the original run.
-        head: number of the head.
+        head: index of the head.
         query, key: positions of the selected cell.
     """
 
@@ -99,11 +99,12 @@ class HeadCall:
         """Whether the scores and each number of the softmax are known."""
         return self.record.has_scores(self.context.site)
 
-    def why(self, stage: Stage) -> str:
-        """Purpose of a stage in this call."""
-        if self.record.step(self.context.site).linear and stage.key in LINEAR_WHY:
-            return LINEAR_WHY[stage.key]
-        return WHY[stage.key]
+    def why(self, stage: Stage) -> tuple[str, str]:
+        """Purpose of a stage in this call: the first sentence, and the rest of the text."""
+        is_linear = self.record.step(self.context.site).linear
+        text = LINEAR_WHY[stage.key] if is_linear and stage.key in LINEAR_WHY else WHY[stage.key]
+        purpose, _, explanation = text.partition(". ")
+        return f"{purpose.removesuffix('.')}.", explanation
 
     @cached_property
     def row(self) -> Row:
@@ -147,7 +148,10 @@ def page(source: Source, request: Request) -> None:
     with st.container(**ROW):
         call = _call(context)
         _question(call)
-    stages = _stages(call)
+    options = {"sentence": context.sentence} | call.windows
+    cached_chain = cache.cached(steps.chain)
+    all_stages = cached_chain(call.record, CachedOrigin(context.source), context.site, call.head, **options)
+    stages = tuple(stage for stage in all_stages if stage.is_used)  # without those that have no effect in this call
     index = _stage_index(call, stages)
     stage = stages[index]
     with st.container(horizontal=True, gap="medium"):  # on a phone the stage comes first
@@ -160,7 +164,7 @@ def page(source: Source, request: Request) -> None:
     with right:
         _result(call, stage)
         st.latex(stage.equation)
-        _, _, explanation = call.why(stage).partition(". ")  # its first sentence is above the tables
+        _, explanation = call.why(stage)
         quiet(*filter(None, (explanation, stage.changed)))
     exports = ({} if figure is None else {"This step": figure}) | {"All steps": rail} | _row(call)
     with context.export:
@@ -176,8 +180,10 @@ def _call(context: Context) -> HeadCall:
     queries = context.tokens[0]
 
     def with_row(choices: Choices, row: int) -> Choices:
+        """Select the cell with the largest weight of a row."""
         step, rows = context.record.step(context.site), slice(row, row + 1)
-        return choices.put(cell=(row, int(analysis.strongest(step, head, sentence=context.sentence, rows=rows)[1][0])))
+        _, keys = analysis.strongest(step, head, sentence=context.sentence, rows=rows)
+        return choices.put(cell=(row, int(keys[0])))
 
     if len(queries) > MOST_LISTED:
         options = {"value": query, "step": with_row, "visible": False, "width": 130}
@@ -195,14 +201,6 @@ def _call(context: Context) -> HeadCall:
     if not isinstance(context.head, int):
         quiet("This page shows one head at a time: head 0.")
     return HeadCall(context, record, head, query, key)
-
-
-def _stages(call: HeadCall) -> tuple[Stage, ...]:
-    """Compute the stages, without those that have no effect in this call."""
-    context, cached_chain = call.context, cache.cached(steps.chain)
-    options = {"sentence": context.sentence} | call.windows
-    stages = cached_chain(call.record, CachedOrigin(context.source), context.site, call.head, **options)
-    return tuple(stage for stage in stages if stage.is_used)
 
 
 def _stage_index(call: HeadCall, stages: tuple[Stage, ...]) -> int:
@@ -231,12 +229,12 @@ def _question(call: HeadCall) -> None:
         quiet(steps.LINEAR)
         return
     weight = float(call.row.weights[call.index])
-    share = f"{weight:.2g}" if 0 < weight < 0.0995 else in_cell(weight)  # two digits, also where a cell shows fewer
+    share = f"{weight:.2g}" if 0 < weight < 0.0995 else in_cell(weight)  # a cell shows 0.08 where the title has 0.078
     block(f"How {query} gives {share} of its attention to {key}, step by step", "large")
     if call.context.before is not None:
-        before, record, row = call.context.before, call.context.record, (call.context.site, call.head, call.query)
-        _, _, sentence = steps.compare(before, record, *row, sentence=call.context.sentence)
-        quiet(sentence)
+        before, site, text = call.context.before, call.context.site, call.context.sentence
+        _, _, effect = steps.compare(before, call.context.record, site, call.head, call.query, sentence=text)
+        quiet(effect)
 
 
 def _rail(call: HeadCall, stages: tuple[Stage, ...], current: Stage) -> Figure:
@@ -271,7 +269,8 @@ def _stage_buttons(stages: tuple[Stage, ...], index: int) -> None:
 
 def _stage(call: HeadCall, stage: Stage) -> Figure | None:
     """Draw one stage: a sentence about its purpose, and its tables."""
-    block(f"{call.why(stage).partition('. ')[0].removesuffix('.')}.", "large")
+    purpose, _ = call.why(stage)
+    block(purpose, "large")
     if stage.missing:
         quiet(stage.missing)
     if not stage.matrices:
@@ -290,25 +289,23 @@ def _stage(call: HeadCall, stage: Stage) -> Figure | None:
 
 def _picture(call: HeadCall, figure: Figure, key: str) -> None:
     """Draw tables; a click selects a query, a key, or both."""
-    old_query, old_key = (
-        call.query,
-        call.key,
-    )  # an open page must not hold a record, so the closure does not hold `call`
+    old_query, old_key = call.query, call.key  # not `call` below: the callback would keep its record in memory
 
     def select_cell(point: dict) -> None:
-        query, key = int(point["query"]), int(point["key"])  # -1 for a table without queries or keys
+        query, key = int(point["query"]), int(point["key"])  # -1 if the table has no queries or no keys
         put(cell=(query if query >= 0 else old_query, key if key >= 0 else old_key))
 
     picture(figure, key, select="cell", on_click=select_cell)
 
 
 def _result(call: HeadCall, stage: Stage) -> None:
-    """Draw the stage's arithmetic for the selected cell or, before the scores, the query's vector."""
+    """Draw the arithmetic of the stage for the selected cell or, if the stage has no scores, the query's vector."""
     if call.context.source.read_only:
         return
     query, key = call.names
     if stage.key == "values" and call.has_scores:
-        from_key, total = float(call.row.weighted_values[call.index][0]), float(call.row.output[0])
+        from_key = float(call.row.weighted_values[call.index][0])
+        total = float(call.row.output[0])
         sum_text = f"{digits(from_key)} from {key}\n+ {digits(total - from_key)} from the others\n= {digits(total)}"
         in_words(f"The first number of {query}:\n{sum_text}")
     elif stage.key in SCORE_STAGES and call.has_scores:
@@ -365,7 +362,8 @@ def _row(call: HeadCall) -> dict[str, Figure]:
     row, keys = call.row, context.tokens[1]
     stage = steps.row_stage(row, call.record.step(context.site))
     table = {"key": [f"{visible_text(keys[i].text, 30)} ({i})" for i in row.keys]}
-    table |= {matrix.name: [digits(number) for number in matrix.values[:, 0].tolist()] for matrix in stage.matrices}
+    for matrix in stage.matrices:  # of shape (keys, 1)
+        table[matrix.name] = [digits(number) for number in matrix.values[:, 0].tolist()]
     if any(row.rules):
         table["blocked by"] = row.rules
     original = context.original
@@ -382,14 +380,15 @@ def _row(call: HeadCall) -> dict[str, Figure]:
         notes.append(f"Keys {row.keys.start} to {row.keys.stop - 1} of {len(keys):,}; the sums are over all keys.")
     quiet(*notes, row.digits)
     exports = {"This row": call.figure(stage, stage.matrices)}
-    for title, about, stage in (
-        ("q · k, element by element", SIGNS, steps.products_stage(row, len(keys))),
-        ("Weighted values", INFLUENCE, steps.values_stage(row, len(keys))),
-    ):
-        fold = st.expander(title, on_change="rerun", key=f"fold {stage.key}")
+    details = {
+        "q · k, element by element": (SIGNS, steps.products_stage(row, len(keys))),
+        "Weighted values": (INFLUENCE, steps.values_stage(row, len(keys))),
+    }
+    for title, (about, details_stage) in details.items():
+        fold = st.expander(title, on_change="rerun", key=f"fold {details_stage.key}")
         if fold.open:
             with fold:
                 quiet(about)
-                exports[title] = call.figure(stage, stage.matrices)
-                _picture(call, exports[title], stage.key)
+                exports[title] = call.figure(details_stage, details_stage.matrices)
+                _picture(call, exports[title], details_stage.key)
     return exports

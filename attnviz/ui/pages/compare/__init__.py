@@ -1,7 +1,7 @@
-"""The page Compare: predictions, maps and difference of two runs A and B, and activation patching.
+"""The Compare page: predictions, maps and difference of two runs A and B, and activation patching.
 
 A and B differ in one choice, such as the text. In the link, `b` holds the choices of B, and its `part` names the one
-that differs: "text", "model", "head", "step", or "original", the model without edits. All others are those of A.
+that differs: "text", "model", "head", "step", or "original", the model without edits. All other choices are A's.
 """
 
 import re
@@ -129,10 +129,11 @@ def _choose_b(context: Context) -> tuple[str, Choices]:
 
 
 def _kind_of(b: Choices, kinds: list[str]) -> str:
-    """Return the kind of difference that B's choices name, or that they contain, such as a text."""
-    contained = [name for name in KINDS if name in b.chosen]
+    """Return the kind of difference that B's choices name or, if they name none, the kind of their first choice."""
+    if b["part"]:
+        return b["part"]
     default = "original" if "original" in kinds else "model"  # a link does not contain the default model
-    return b["part"] or (contained[0] if contained else default)
+    return next((name for name in KINDS if name in b.chosen), default)
 
 
 def _kinds(context: Context) -> list[str]:
@@ -157,27 +158,34 @@ def _default_kind(context: Context) -> str:
 
 
 def _first_b(context: Context, kind: str) -> Choices:
-    """Return B's first choices for a kind of difference; a text is A's, on a first visit with one word replaced."""
-    values, steps = {}, context.source.steps
+    """Return B's initial choices for a kind of difference.
+
+    B's text is A's text; at the first visit with one word replaced, so that there is a difference to see. B's head is
+    A's next head or, if a layer has one head, the head of another layer.
+    """
+    source, values, steps = context.source, {}, context.source.steps
     if kind == "text":
         is_first_visit = now()["b"] is None and kind == _default_kind(context)
         values["text"] = _swapped_text(context) if is_first_visit else _text(context)
     elif kind == "head":
-        values["layer"], values["head"] = _next_head(context)
+        next_head = (context.head + 1) % source.num_heads if isinstance(context.head, int) else 0
+        other_sites = [site for site in source.sites if site != context.site]
+        values["layer"] = other_sites[0] if source.num_heads == 1 and other_sites else context.site
+        values["head"] = next_head
     elif kind == "model":
         values["model"] = _other_models(context)[0]
     elif kind == "step":
-        values["step"] = steps[-1] if context.source.step == steps[0] else steps[0]
+        values["step"] = steps[-1] if source.step == steps[0] else steps[0]
     return Choices({"part": kind, **values})
 
 
 def _text(context: Context) -> str:
-    """Return A's text, cut to the largest length of B's text."""
+    """Return A's text, cut to the maximum length of B's text."""
     return context.request.texts[context.sentence][:LONGEST]
 
 
 def _swapped_text(context: Context) -> str:
-    """Return A's text with one word replaced as in `SWAPS` by another known word; unchanged if none applies."""
+    """Return A's text with one word replaced as in `SWAPS`; unchanged if no replacement is possible."""
     for word, other in SWAPS:
         changed, count = re.subn(rf"\b{word}\b", other, _text(context), count=1)
         if count and not cache.unknown(context.source, (other,)):
@@ -185,19 +193,11 @@ def _swapped_text(context: Context) -> str:
     return _text(context)
 
 
-def _next_head(context: Context) -> tuple[Site, int]:
-    """Return the next head of the layer or, in a model with one head per layer, the head of another layer."""
-    num_heads, other_sites = context.source.num_heads, [site for site in context.source.sites if site != context.site]
-    if num_heads == 1 and other_sites:
-        return other_sites[0], 0
-    return context.site, (context.head + 1) % num_heads if isinstance(context.head, int) else 0
-
-
 def _other_models(context: Context) -> list[str]:
-    """Return the names of available models with the same kind of input as A's model, without A's model."""
+    """Return the names of all available models with the same kind of input as A's model, except A's model."""
     is_textless = context.source.reads in TEXTLESS
     names = [name for name, kind in api.SOURCES.items() if (kind.reads in TEXTLESS) == is_textless]
-    return [name for name in (*api.OFFERED, *names, *model_loading.listed()) if name != now()["model"]]
+    return [name for name in (*api.OFFERED, *names, *model_loading.listed_names()) if name != now()["model"]]
 
 
 def _b_control(widget: Callable, label: str, name: str, *args, value: object, step: Callable | None = None, **options):
@@ -261,7 +261,7 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
 
 
 def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSide | None:
-    """Make B with another model, at A's layer and head if possible, else a similar one; None while the model loads."""
+    """Make B with another model, at A's layer and head or, if B has none, similar ones; None while the model loads."""
     names = [*dict.fromkeys([name, *_other_models(context)])]
     about = "A model from the list, or the name or folder of any other: gpt2, org/name, org/name@revision."
     step = {"value": name, "step": lambda name: {"model": name or NAMES["model"].default}}
@@ -294,9 +294,9 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
     """Draw both predictions, then the maps A and B with their difference, or side by side if they cannot be aligned."""
     sides = _sides(context, b)
     try:
-        pair = beside(*sides, _cached_comparison)
-        cost = _cost(pair)
-        if cost is not None:
+        pair, cost = beside(*sides, _cached_comparison), None
+        if pair.tile > 1:  # the maps are too large to be held in memory
+            cost = estimate.of_maps(pair.a.step, 2)
             cache.result_of(compare_in_tiles, *pair.measure_arguments(), cost=cost)
     except InputError as error:
         _predictions(context, b, None)
@@ -311,11 +311,14 @@ def _comparison(context: Context, b: ComparedSide) -> dict[str, Figure]:
     rows, columns = pair.rows, pair.columns
     tile = size_beside(len(rows), len(columns)).tile
 
-    def select_cell(point: dict) -> None:  # an open page must not hold a record, so this closure does not
+    def select_cell(point: dict) -> None:
+        """Select the clicked cell of A; this makes the pair again, as a callback must not keep records in memory."""
         row, column = int(point["query"]), int(point["key"])
         if tile > 1:  # the clicked square shows many cells: select the one with the largest difference
-            row, column = beside(*_sides(context, b), _cached_comparison).largest_in(row // tile, column // tile, tile)
-        cell_of_a = (rows[row][0], columns[column][0])
+            clicked_pair = beside(*_sides(context, b), _cached_comparison)
+            row, column = clicked_pair.largest_in(row // tile, column // tile, tile)
+        (query, _), (key, _) = rows[row], columns[column]  # positions in A and B; None: not in this text
+        cell_of_a = query, key
         if None not in cell_of_a:
             put(cell=None if now()["cell"] == cell_of_a else cell_of_a)
 
@@ -339,13 +342,8 @@ def _sides(context: Context, b: ComparedSide) -> list[Side]:
 _cached_comparison = cache.cached(compare_in_tiles)
 
 
-def _cost(pair: AlignedPair) -> estimate.Estimate | None:
-    """Estimated cost of measuring two maps that are too large to be held in memory; None for smaller maps."""
-    return estimate.of_maps(pair.a.step, 2) if pair.tile > 1 else None
-
-
 def _grid_cell(pair: AlignedPair, cell: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Convert a cell of A to its row and column in the common grid; None if the grid does not have it."""
+    """Convert a cell of A to its row and column in the common grid; None if the grid does not have the cell."""
     if cell is None:
         return None
     rows = {in_a: row for row, (in_a, _) in enumerate(pair.rows)}

@@ -1,4 +1,4 @@
-"""Activation patching on the page Compare: replace activations of A by those of B, and measure each head's effect."""
+"""Activation patching on the Compare page: replace activations of A by those of B, and measure each head's effect."""
 
 from dataclasses import replace
 
@@ -10,8 +10,9 @@ from attnviz.core.display import visible_text
 from attnviz.core.edits import Site, Take
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.tokens import Token
-from attnviz.studies.ablation import carried as measure_carried
+from attnviz.studies.ablation import carried
 from attnviz.ui import budget, cache, export_menu, runs
+from attnviz.ui.pages.overview.heads import choose
 from attnviz.ui.picture import numbers, picture
 from attnviz.ui.request import now, put
 from attnviz.ui.text import heading, in_words, quiet
@@ -19,17 +20,15 @@ from attnviz.ui.toolbar import Context
 
 SCOPES = {"head": "this head", "layer": "all heads of the layer", "stream": "input of the layer (stream)"}
 TAKEN = {"output": "output", "pattern": "pattern (weights)", "values": "values"}
-"""Activations of a head that can be taken from B."""
+"""Activations of a head that can be patched from B."""
 ROW = {"horizontal": True, "vertical_alignment": "bottom", "gap": "small"}
 
 
 def is_possible(context: Context, b: Context) -> bool:
-    """Whether A can be patched from B: B is another text for the same model, and the model allows patching."""
-    source = context.source
-    texts = context.request.texts
-    if b.source is not source or b.request.texts == texts or len(texts) > 1:
-        return False
-    return not (source.read_only or source.untaken)
+    """Whether activations of A can be patched from B: B has another text but the same model, which can be patched."""
+    source, texts = context.source, context.request.texts
+    is_other_text = b.source is source and b.request.texts != texts and len(texts) == 1
+    return is_other_text and not (source.read_only or source.untaken)  # the reasons why not, or ""
 
 
 def panel(context: Context, b: Context) -> None:
@@ -49,7 +48,7 @@ def panel(context: Context, b: Context) -> None:
             action = {"on_click": put, "kwargs": {"take": (*now()["take"], patch)}}
             is_patched = patch in context.edits.taken
             st.button("Take", key="take from b", icon=":material/move_down:", disabled=is_patched, **action)
-    quiet("A then runs with this part taken from B's run; the prediction of A above shows the effect.")
+    quiet("A then runs with this part of B's run in place of its own; the prediction of A above shows the effect.")
     if context.record.prediction is not None:
         with st.expander("How much of the way from A to B each head carries", on_change="rerun", key="carried") as fold:
             if fold.open:
@@ -80,9 +79,9 @@ def _positions(context: Context, b: Context, part: str) -> tuple[int, ...]:
 
 
 def _position(label: str, tokens: tuple[Token, ...], default: int, key: str) -> int:
-    """Draw the choice of a position; another default or number of tokens draws it anew, with the default chosen."""
+    """Draw the choice of a position; if the default or the number of tokens changes, the default is chosen again."""
     names = {i: f"{visible_text(token.text)} ({i})" for i, token in enumerate(tokens)}
-    key = f"{key} {len(tokens)} {default}"
+    key = f"{key} {len(tokens)} {default}"  # another key is a new widget for Streamlit
     return st.selectbox(label, range(len(tokens)), default, names.get, key=key, width=150)
 
 
@@ -94,7 +93,7 @@ def _tokens(side: Context, site: Site, part: str) -> tuple[Token, ...]:
 
 
 def _effect_map(context: Context, text: str) -> None:
-    """Draw a map of each head's share of the logit difference between A and B, if that head is taken from B's text."""
+    """Draw a map of how much of the logit difference between A and B appears if one head of A is patched from B."""
     options = {"default": "output", "format_func": TAKEN.get, "required": True}
     part = st.segmented_control("Part", [*TAKEN], key="carried part", **options)
     record, source = context.record, context.source
@@ -108,18 +107,14 @@ def _effect_map(context: Context, text: str) -> None:
         return
     arguments = source, sentences, text, unpatched.edits, part
     options = {"position": position, "targets": cache.targets(source, unpatched), "unit": "heads", "count": count}
-    carried = cache.result_of(measure_carried, *arguments, cost=cost, runs_model=source, **options)
+    effects = cache.result_of(carried, *arguments, cost=cost, runs_model=source, **options)
     style = {"focused": (context.site, context.head), "dark": context.dark}
-    figure = figures.carried(cache.record(source, unpatched), carried, **style)
-    in_words(carried.in_words())
-
-    def choose_head(point: dict) -> None:
-        put(layer=Site(point["kind"], int(point["layer"])), head=int(point["head"]))
-
-    picture(figure, "carried", select="head", on_click=choose_head)
+    figure = figures.carried(cache.record(source, unpatched), effects, **style)
+    in_words(effects.in_words())
+    picture(figure, "carried", select="head", on_click=choose)
     quiet(
-        "In each run one head takes this part from B. The number is (patched − A) / (B − A), for the logit difference: "
-        "0 is as in A, 1 as in B; below 0 the head moves away from B. Click a head to look at it."
+        "In each run, this part of one head is patched from B. The number is (patched − A) / (B − A), for the logit "
+        "difference: 0 is as in A, 1 as in B; below 0 the head moves away from B. Click a head to look at it."
     )
     numbers(figure, "carried")
     export_menu.menu(context, {"Way from A to B": figure}, "carried")

@@ -1,4 +1,4 @@
-"""The page Masks: compose a mask and see the resulting weights, or check an array or a model."""
+"""The Masks page: compose a mask and see the resulting weights, or check an array or a model."""
 
 from functools import partial
 
@@ -93,13 +93,13 @@ def _compose(context: Context, paint: bool) -> None:
 
 
 def _bias(context: Context) -> None:
-    """Draw the choice of biases on the scores and of a softcap, which block no keys."""
+    """Draw the choice of biases on the scores and of a softcap; they change weights but block no key."""
     current = {type(bias) for bias in now()["bias"]}
     active = [name for name, bias in BIASES.items() if type(bias) in current]
     active += ["Softcap"] if now()["softcap"] is not None else []
 
     def with_biases(choices: Choices, names: list[str]) -> Choices:
-        """Use the biases with these names; one that acts already keeps its parameters, which a link may have set."""
+        """Use the biases with these names; a bias that is in use keeps its parameters, which a link may have set."""
         old = {type(bias): bias for bias in choices["bias"]}
         biases = tuple(old.get(type(bias), bias) for name, bias in BIASES.items() if name in names)
         softcap = (choices["softcap"] or SOFTCAP) if "Softcap" in names else None
@@ -112,12 +112,12 @@ def _bias(context: Context) -> None:
 
 
 def _note_without_effect(context: Context, mask: Mask, built_in: Mask) -> None:
-    """Show a message if the rules have no effect on this map: they are not used here, or block nothing more."""
+    """Show a message if the rules have no effect on this map: they are not used here, or block no further cell."""
     queries, keys = map(len, context.tokens)
     if not any(entry.on for entry in rules.stack().entries) or context.source.read_only:
         return
     if context.site.kind == "cross" and not context.edits.mask_cross:
-        note("The rules do not act on cross-attention; the menu Mask has a switch for that.", "notice")
+        note("The rules do not act on cross-attention; the Mask menu has a switch for that.", "notice")
     elif context.edits.own_mask and max(queries, keys) <= MOST_COMPARED:
         before = built_in.grid(queries, keys, sentence=context.sentence)
         if torch.equal(before, mask.grid(queries, keys, sentence=context.sentence)):
@@ -126,8 +126,8 @@ def _note_without_effect(context: Context, mask: Mask, built_in: Mask) -> None:
 
 
 def _empty_rows(context: Context, mask: Mask) -> None:
-    """Draw the number of fully masked rows, and the choice of their result."""
-    open_keys = mask.keys_left(*map(len, context.tokens), sentence=context.sentence)  # number for each query
+    """Draw the number of fully masked rows, and the choice of what such a row gets in place of weights."""
+    open_keys = mask.keys_left(*map(len, context.tokens), sentence=context.sentence)  # count of keys per query
     rows = int((open_keys == 0).sum())
     if rows:
         note(f"{counted(rows, 'fully masked row')}.", "notice")
@@ -138,10 +138,10 @@ def _empty_rows(context: Context, mask: Mask) -> None:
 
 def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
     """Draw the mask with the number of open keys per row; with `paint`, clicks and drags change cells."""
-    brush = paint and context.view == View()
+    can_paint = paint and context.view == View()
     options = context.options | {"selected": context.outlined, "counted": True, "side": SIDE}
-    figure = figures.mask(mask, *context.tokens, brush=brush, yours=rules.stack().mask(), **options)
-    if brush:
+    figure = figures.mask(mask, *context.tokens, brush=can_paint, yours=rules.stack().mask(), **options)
+    if can_paint:
 
         def flip_cell(point: dict) -> None:
             _paint(context, {(int(point["query"]), int(point["key"]))})
@@ -149,7 +149,7 @@ def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
         picture(figure, "painted mask", select="cell", on_click=flip_cell, on_drag=partial(_drag, context))
     else:
         picture(figure, "mask", select="cell", on_click=select, on_escape=lambda: put(cell=None))
-    if paint and not brush:
+    if paint and not can_paint:
         quiet("Cells can be painted only if rows and columns are tokens: choose that under More.")
     if refused := session().memory.pop("not painted", ""):
         note(refused, "notice")
@@ -157,18 +157,18 @@ def _mask(context: Context, mask: Mask, paint: bool) -> Figure:
 
 
 def _paint(context: Context, cells: set[tuple[int, int]]) -> None:
-    """Block or open cells by rules, except cells that the built-in mask blocks, which rules cannot open."""
+    """Block or open cells (query, key) by rules; cells that the built-in mask blocks cannot be opened."""
     built_in = rules.built_in(context)
     if built_in is not None and context.edits.own_mask:
         cells = {cell for cell in cells if not built_in.blocked_by(*cell, sentence=context.sentence)}
     if cells:
-        put(mask=rules.flipped(rules.stack(), cells, sentence=context.sentence))
+        put(mask=rules.flip_cells(rules.stack(), cells, sentence=context.sentence))
     else:
         session().memory["not painted"] = f"The built-in mask ({built_in}) blocks this: switch it off to open it."
 
 
 def _drag(context: Context, ranges: dict[str, list[float]]) -> None:
-    """Paint the cells of a drag, whose `ranges` grow as in `rules.cells_in`, once they are empty: then it has ended."""
+    """Paint the cells of a drag at its end; then its `ranges` of rows and columns (see `rules.cells_in`) are empty."""
     memory = session().memory
     last_ranges = memory.get("drag")
     memory["drag"] = ranges if any(ranges.values()) else None

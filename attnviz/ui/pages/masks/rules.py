@@ -33,7 +33,7 @@ PRESETS = {
     "BigBird": "blocks(2, first=1) | random(1, {keys}, 0)",
     "StreamingLLM": "(window(2) | prefix(1)) & causal",
 }
-"""Known masks made of several rules; a preset replaces the whole list."""
+"""Known masks made of several rules; a preset replaces the whole list of rules."""
 LONG = ("dilated", "strided", "fixed", "blocks", "random", "block_diffusion", "Longformer", "BigBird", "StreamingLLM")
 PICTURES = ("patch_windows", "neighborhood", "media")
 GROUPS = {
@@ -44,19 +44,20 @@ GROUPS = {
 """Menus with the names of their rules and presets."""
 JOINS = {"and": ("and", False), "and not": ("and", True), "or": ("or", False), "or not": ("or", True)}
 FIRST = {"begin with": ("", False), "begin with not": ("", True)}
-"""Join and negation of a rule, by their names in the menu; `FIRST` is for the first rule, `JOINS` for all others."""
+"""Join and negation of a rule, by their names in the menu: `FIRST` for the first rule, which is joined to nothing
+(""), `JOINS` for all others."""
 
 
 def stack() -> Stack:
-    """Return all rules of the page, also those that are off."""
+    """Return all rules of the page, including those that are switched off."""
     return now()["mask"] or Stack()
 
 
-def changed(step: Callable[[Stack], Stack], choices: Choices) -> Choices:
-    """Return the choices with the rules `step(rules)`; if these are invalid, the old choices, and the page says why."""
+def with_rules(step: Callable[[Stack], Stack], choices: Choices) -> Choices:
+    """Return the choices with the rules `step(old rules)`; unchanged if these are invalid, and the page says why."""
     try:
         after = step(choices["mask"] or Stack())
-        stack_from_text(after.text)  # raises if a link with this mask could not be opened again
+        stack_from_text(after.text)  # raises an error if a link with this mask could not be opened again
     except AttnvizError as error:
         session().memory["rules refused"] = str(error)
         return choices
@@ -79,7 +80,7 @@ def draw(context: Context) -> None:
         quiet("No rule yet. Add one, or paint cells.")
 
     def with_text(choices: Choices, text: str) -> Choices:
-        return changed(lambda _: stack_from_text(text or "none"), choices)
+        return with_rules(lambda _: stack_from_text(text or "none"), choices)
 
     options = {"value": stack().text if entries else "", "step": with_text, "placeholder": "causal & window(2)"}
     control(st.text_input, "Rules as text", "mask", part="rules as text", **options)
@@ -93,17 +94,22 @@ def preset(name: str, keys: int, lengths: tuple[int, ...]) -> Stack:
 
 
 def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...]) -> None:
-    """Draw a menu of rules, which are appended to the list, and of presets, which replace the list."""
+    """Draw a menu of rules, which are appended to the list, and of presets, which replace the list.
+
+    Args:
+        keys: number of keys, the length of the longest text with its padding.
+        lengths: number of tokens of each text without padding.
+    """
     if min(lengths) >= keys:  # no text has padding: a padding rule then hides the last two tokens
         lengths = (max(1, keys - 2),) * len(lengths)
 
     def add_chosen() -> None:
         name = streamlit_internals.peek(f"add {title}")
         if name in PRESETS:
-            change(partial(changed, lambda _: preset(name, keys, lengths)))
+            change(partial(with_rules, lambda _: preset(name, keys, lengths)))
         elif name in RULES:
             rule = initial_mask(RULES[name], keys, lengths)
-            change(partial(changed, lambda stack: stack.added(Entry(rule, rule.join))))
+            change(partial(with_rules, lambda stack: stack.added(Entry(rule, rule.join))))
 
     def describe(name: str) -> str:
         if name in PRESETS:
@@ -114,14 +120,15 @@ def _menu(title: str, names: tuple[str, ...], keys: int, lengths: tuple[int, ...
 
 
 def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
-    """Draw rule number `i`: its join, its switch, its buttons and its parameters; `joins` is `FIRST` or `JOINS`."""
+    """Draw the rule with index `i`: its join (one of `joins`), its switch, its buttons and its parameters."""
     mask = entry.mask
-    matching = (("", entry.negated), (entry.join, entry.negated))
-    (current,) = [name for name, join in joins.items() if join in matching]
+    (current,) = [
+        name for name, (join, negated) in joins.items() if join in ("", entry.join) and negated == entry.negated
+    ]  # "": nothing is before a first rule
 
     def with_join(old: Entry, name: str) -> Entry:
         join, negated = joins[name]
-        return replace(old, join=join or old.join, negated=negated)
+        return replace(old, join=join or old.join, negated=negated)  # a first rule keeps its join
 
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
         options = {"value": current, "step": with_join, "visible": False, "width": 124}
@@ -140,24 +147,25 @@ def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
 def _button(title: str, icon: str, i: int, step: Callable[[Stack], Stack], **options: Any) -> None:
     """Draw an icon button that applies `step` to the list."""
     named = {"key": f"{icon} rule {i}", "icon": f":material/{icon}:", "help": f"{title} rule {i + 1}"}
-    st.button("", type="tertiary", on_click=change, args=(partial(changed, step),), **named, **options)
+    st.button("", type="tertiary", on_click=change, args=(partial(with_rules, step),), **named, **options)
 
 
 def _control(widget: Callable, label: str, i: int, part: str, *args: Any, step: Callable, **options: Any) -> None:
-    """Draw a widget that changes one rule; `step` maps the old entry and the reported value to the new entry."""
+    """Draw a widget that changes a `part` of rule `i`; `step` is a function (old entry, value) -> new entry."""
 
     def report(choices: Choices, value: Any) -> Choices:
-        return changed(lambda stack: stack.replaced(i, step(stack.entries[i], value)), choices)
+        return with_rules(lambda stack: stack.replaced(i, step(stack.entries[i], value)), choices)
 
     control(widget, label, "mask", *args, step=report, part=f"{part} of rule {i}", **options)
 
 
 def _numbers(i: int, mask: Mask, parameter: Parameter) -> None:
-    """Draw the control of a rule's parameter: a number, or several as text; for painted cells, their count."""
+    """Draw the control of a rule's parameter: a number, or a text with several; for painted cells only their count."""
     value, name = getattr(mask, parameter.name), parameter.name
     label, part = parameter.label, f"{mask.keyword} {name}"
 
     def with_value(old: Entry, typed: int | str) -> Entry:
+        """Change the parameter of a rule to a number, or to the numbers of a text."""
         numbers = whole_numbers(typed, label) if isinstance(typed, str) else typed
         return replace(old, mask=replace(old.mask, **{name: numbers}))
 
@@ -174,31 +182,33 @@ def _numbers(i: int, mask: Mask, parameter: Parameter) -> None:
 def whole_numbers(text: str, label: str) -> tuple[int, ...]:
     """Parse whole numbers separated by commas or blanks; raise InputError if a part is not a whole number."""
     parts = text.replace(",", " ").split()
-    if wrong := next((part for part in parts if not re.fullmatch(r"\d{1,6}", part, re.ASCII)), ""):
-        raise InputError(f"{quoted(wrong[:20])} cannot be read as {label}: write whole numbers, such as 5, 3.")
+    wrong_parts = [part for part in parts if not re.fullmatch(r"\d{1,6}", part, re.ASCII)]
+    if wrong_parts:
+        raise InputError(f"{quoted(wrong_parts[0][:20])} cannot be read as {label}: write whole numbers, such as 5, 3.")
     return tuple(map(int, parts))
 
 
-def flipped(stack: Stack, cells: Iterable[tuple[int, int]], *, sentence: int = 0) -> Stack:
-    """Return the rules with the cells blocked or, if all of them are blocked already, opened.
+def flip_cells(stack: Stack, cells: Iterable[tuple[int, int]], *, sentence: int = 0) -> Stack:
+    """Return the rules with all these cells (query, key) blocked or, if all of them are blocked already, opened.
 
-    Painted cells are the last entries of the list: a `Painted` entry blocks cells, an `Opened` entry opens cells that
-    rules block.
+    The last entries of the rules hold the painted cells: a `Painted` entry blocks its cells, an `Opened` entry opens
+    its cells, which rules before it block.
     """
     cells = set(cells)
-    if _open_cells(stack, cells, sentence):  # block them: remove what opens them, then paint those still open
-        stack = _with_painted(stack, Opened, lambda opened: opened - cells)
+    if _open_cells(stack, cells, sentence):  # block the cells: no longer open them, then block those still open
+        stack = _change_painted(stack, Opened, lambda opened: opened - cells)
         still_open = _open_cells(stack, cells, sentence)
-        return _with_painted(stack, Painted, lambda blocked: blocked | still_open)
-    stack = _with_painted(stack, Painted, lambda blocked: blocked - cells)
+        return _change_painted(stack, Painted, lambda blocked: blocked | still_open)
+    stack = _change_painted(stack, Painted, lambda blocked: blocked - cells)
     still_blocked = cells - _open_cells(stack, cells, sentence)
-    return _with_painted(stack, Opened, lambda opened: opened | still_blocked)
+    return _change_painted(stack, Opened, lambda opened: opened | still_blocked)
 
 
 def cells_in(ranges: dict[str, list[float]]) -> set[tuple[int, int]]:
     """Return the cells (query, key) that a drag touches; its ranges are {"row": [1.2, 3.4], "column": [2.5, 0.5]}."""
 
     def touched(name: str) -> range:
+        """Return the indices of the rows or columns that the drag touches."""
         start, end = sorted(ranges.get(name) or [0.0, 0.0])
         return range(math.floor(start), math.ceil(end))
 
@@ -206,7 +216,7 @@ def cells_in(ranges: dict[str, list[float]]) -> set[tuple[int, int]]:
 
 
 def _open_cells(stack: Stack, cells: set[tuple[int, int]], sentence: int) -> set[tuple[int, int]]:
-    """Return the cells that the rules leave open."""
+    """Return those of the cells (query, key) that the rules do not block."""
     if not cells:
         return set()
     queries, keys = (max(positions) + 1 for positions in zip(*cells, strict=True))
@@ -214,10 +224,10 @@ def _open_cells(stack: Stack, cells: set[tuple[int, int]], sentence: int) -> set
     return {cell for cell in cells if grid[cell]}
 
 
-def _with_painted(stack: Stack, kind: type[Painted] | type[Opened], change: Callable[[set], set]) -> Stack:
-    """Apply `change` to the cells of the last entry of a kind; a missing entry is added, one without cells removed.
+def _change_painted(stack: Stack, kind: type[Painted] | type[Opened], change: Callable[[set], set]) -> Stack:
+    """Apply `change` to the cells of the painted entry of a kind; add the entry if needed, remove it without cells.
 
-    Only the painted entries at the end of the list count: a rule after an entry would act on its cells, too.
+    Only painted entries at the end of the list are used, because a rule after an entry can change its cells again.
     """
     index, old_cells = None, set()
     for i, entry in reversed([*enumerate(stack.entries)]):
@@ -228,20 +238,21 @@ def _with_painted(stack: Stack, kind: type[Painted] | type[Opened], change: Call
             index, old_cells = i, set(entry.mask.cells)
             break
     cells = tuple(change(old_cells))
+    new_entry = Entry(kind(cells), kind.join)
     if index is None:
-        return stack.added(Entry(kind(cells), kind.join)) if cells else stack
-    return stack.replaced(index, Entry(kind(cells), kind.join)) if cells else stack.removed(index)
+        return stack.added(new_entry) if cells else stack
+    return stack.replaced(index, new_entry) if cells else stack.removed(index)
 
 
 @cache.cached
 def _mask_of_call(record: Record, site: Site, head: int, sentence: int) -> Mask | None:
-    """Return the mask of an attention call, as a rule if possible, else as cells; None if it blocks nothing."""
+    """Return the mask of an attention call, as a rule if possible, else as its cells; None if it blocks nothing."""
     mask = mask_of(record.step(site), head, sentence=sentence)
     return None if isinstance(mask, Full) else mask
 
 
 def number(context: Context) -> int:
-    """Return the number of the head in view; 0 if all heads are combined."""
+    """Return the index of the head in view; 0 if the page shows all heads combined."""
     return context.head if isinstance(context.head, int) else 0
 
 
@@ -260,8 +271,8 @@ def acting_mask(context: Context) -> Mask:
         is_joined = context.edits.own_mask and context.edits.mask_at(context.site.kind) == rules
         if rules is None or not is_joined:
             return mask
-    # a read-only model, or a joined mask of which the run has only the cells: join the two again, as rules
-    original = built_in(context)
-    if original is None or rules is None:
-        return original or rules or Full()
-    return original & rules
+    # the model is read-only, or the run has only the cells of the joined mask: join built-in mask and rules here
+    built_in_mask = built_in(context)
+    if built_in_mask is None:
+        return rules or Full()
+    return built_in_mask if rules is None else built_in_mask & rules

@@ -1,4 +1,4 @@
-"""The page Overview: all heads, contributions to a word, statistics over many texts, and circuits of the weights.
+"""The Overview page: all heads, contributions to a word, statistics over many texts, and circuits of the weights.
 
 Each part of the page is a function that draws the part and returns its figures by their names in the export menu.
 """
@@ -23,7 +23,7 @@ from attnviz.ui.toolbar import Context, toolbar
 CIRCUITS = {
     "copying": ("Copying", "OV circuit, from -1 to 1. 1: attention to a token makes the same token more probable."),
     "eigenvalue": ("Largest eigenvalue", "OV circuit: real part of the eigenvalue with the largest absolute value."),
-    "previous_token": ("Previous token", "QK circuit of the vectors of positions: mean weight on the position before."),
+    "previous_token": ("Previous token", "QK circuit of the position vectors: mean weight on the previous position."),
     "induction": (
         "Induction",
         "QK circuit through an earlier head. 1: each query matches the keys that attended to its token in that head.",
@@ -49,8 +49,8 @@ def page(source: Source, request: Request) -> None:
 def circuits(context: Context) -> dict[str, Figure]:
     """Draw the metrics of the QK and OV circuits, one row per head, and the composition scores of pairs of heads."""
     source = context.source
-    quiet("What heads can read from each other and write, from the weights alone, without a text (Elhage et al. 2021).")
-    no_cost = Estimate(1, 0.0, 0, 0, unit="heads")  # the search for the weights is a job, but short
+    quiet("What each head can read and write, computed from the weights alone, without a text (Elhage et al. 2021).")
+    no_cost = Estimate(1, 0.0, 0, 0, unit="heads")  # 0 s and 0 bytes: the job only finds the weights
     cost = cache.result_of(_cost, source, cost=no_cost, runs_model=source, unit="searches for projections")
     if not runs.is_requested("measure circuits", source, cost, "Measure circuits"):
         return {}
@@ -60,13 +60,13 @@ def circuits(context: Context) -> dict[str, Figure]:
     columns["through"] = st.column_config.TextColumn("Through", help="Earlier head with the largest K-composition.")
     through = ["through"] if measured.heads["through"].notna().any() else []
     heads.choose_row(context, measured.heads, [*names, *through], columns, "circuits")
-    if lacking := [CIRCUITS[name][0] for name in CIRCUITS if name not in names]:
-        quiet(f"These numbers cannot be computed from the weights of this model: {', '.join(lacking)}.")
+    if missing := [title for name, (title, _) in CIRCUITS.items() if name not in names]:
+        quiet(f"These numbers cannot be computed from the weights of this model: {', '.join(missing)}.")
     if measured.left_out:
         quiet("Heads of cross-attention are left out: their keys are words of another text.")
     quiet(
         "Weights show what a head can do, not what it does on a text: test that by switching it off. The gains "
-        "of norms are included, their division per token is not. Biases and feed-forward layers are left out."
+        "of norms are included, their division by the token's norm is not. Biases and feed-forward layers are left out."
     )
     kinds = [name for name, kind in COMPOSITIONS.items() if measured.composition[kind].notna().any()]
     if not kinds:
@@ -90,7 +90,7 @@ def _circuits(source: Source) -> Circuits:
 
 
 def card(context: Context) -> dict[str, Figure]:
-    """Draw the model card of a shipped model with its measured results; for other models, their architecture."""
+    """Draw the model card of a shipped model with its measured results, or the architecture of another model."""
     source, facts = context.source, context.source.card
     large(f"{source.title or source.id}. {facts.does if facts else source.does}")
     if facts is None:

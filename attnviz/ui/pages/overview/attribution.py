@@ -35,10 +35,10 @@ LIKELY = 10
 """Number of most probable words to choose from."""
 LONGEST = 100
 """Maximum number of characters of a word in a link."""
-METHODS = ("gradient × weight", "gradient × weight, signed", "integrated gradients")
+UNSIGNED, SIGNED, INTEGRATED = METHODS = ("gradient × weight", "gradient × weight, signed", "integrated gradients")
 LENSES = ("words by layer", "words of the head")
 INTEGRAL = ("50", "20", "200", "1000")
-"""Numbers of steps of the integral to choose from."""
+"""Possible numbers of steps of the integral."""
 
 
 def contributions(context: Context) -> dict[str, Figure]:
@@ -69,7 +69,7 @@ def contributions(context: Context) -> dict[str, Figure]:
         if added.strongest_head is not None:
             opener(*added.strongest_head)
     _method(
-        "A part adds its vector, divided like the whole sum by the last norm, times the word's column of the "
+        "A part adds its vector, divided by the last norm of the whole sum, times the word's column of the "
         "unembedding; a head's vector is its output times its part of W_O. All parts sum to the logit. Effects "
         "through later layers are not counted; the switch-off test includes them. Source: Elhage et al. 2021."
     )
@@ -78,7 +78,7 @@ def contributions(context: Context) -> dict[str, Figure]:
 
 
 def _method(text: str) -> None:
-    """Draw a closed expander with the method of a part."""
+    """Draw a closed expander that says how a picture is computed."""
     with st.expander("How this is computed"):
         quiet(text)
 
@@ -114,9 +114,13 @@ def _position(context: Context, record: Record) -> int:
 
 
 def _query(label: str, context: Context, kind: str, tokens: dict[int, Token], default: int) -> int:
-    """Draw the choice of a position of `tokens`, the text of the encoder or the decoder (`kind`), and return it.
+    """Draw the choice of a position, and return the position.
 
-    By default it is the query of the selected cell, if that cell is in a map of this text, else `default`.
+    By default, the position is the query of the selected cell if the cell's map has the same text, else `default`.
+
+    Args:
+        kind: "encoder" or "decoder", the part of the model that reads the text.
+        tokens: tokens of the text that can be chosen, by position.
     """
     is_same_text = (context.site.kind == "encoder") == (kind == "encoder")
     cell = now()["cell"]
@@ -177,17 +181,19 @@ def lens(context: Context) -> dict[str, Figure]:
         bars = figures.lens_words(record, position, stage=last_stage - row, **style)
 
     def select_word(point: dict) -> None:
+        """Select the clicked word: its row, from the last stage down, and its position."""
         put(stage=str(point["query"]), cell=(int(point["key"]), 0))
 
     picture(grid, "lens", select="cell", on_click=select_word)
     picture(bars, "lens words")
-    _method(
-        "The head's output times its part of W_O, divided like the whole sum by the last norm, times the "
-        "unembedding: its contribution to the logit of each word, without effects through later layers."
-        if is_head
-        else "Each row reads the residual stream after a layer through the last norm and the unembedding (logit lens, "
-        "nostalgebraist 2020). These were trained for the last layer: only the top row is a prediction of the model."
-    )
+    if is_head:
+        how = "The head's output times its part of W_O, divided by the last norm of the whole sum, times the "
+        how += "unembedding: its contribution to the logit of each word, without effects through later layers."
+    else:
+        how = "Each row applies the last norm and the unembedding to the residual stream after a layer (logit lens, "
+        how += "nostalgebraist 2020). Norm and unembedding were trained for the last layer: only the top row is a "
+        how += "prediction of the model."
+    _method(how)
     numbers(grid, "lens")
     return {"Words": grid, "Probabilities": bars}
 
@@ -201,17 +207,18 @@ def rollout(context: Context) -> dict[str, Figure]:
     with st.container(**ROW):
         options = {"part": "rollout", "format_func": "after {}".format, "width": 210}
         last = sites[choice(st.selectbox, "After layer", "stage", [*sites], **options)]
-        read, _ = record.texts(last, sentence=text)
-        tokens = dict(enumerate(read.tokens[: read.length]))
-        position = _query("Position", context, last.kind, tokens, read.length - 1)
+        query_text, _ = record.texts(last, sentence=text)
+        tokens = dict(enumerate(query_text.tokens[: query_text.length]))
+        position = _query("Position", context, last.kind, tokens, query_text.length - 1)
     quiet("Attention rollout: which tokens are mixed into each position, through all layers? Click a row to follow it.")
     traced = _trace(context, last, position)
     if traced is None:
         return {}
-    mixed_from = sentences.reached(traced.shares[position], traced.texts, position)
-    in_words(f"Within the decoder alone, {mixed_from}" if traced.mixed.note else mixed_from)
+    largest_shares = sentences.reached(traced.shares[position], traced.texts, position)
+    in_words(f"Within the decoder alone, {largest_shares}" if traced.mixed.note else largest_shares)
 
     def follow(point: dict) -> None:
+        """Select the clicked row; if the page shows a layer of another text, change to the layer of the map."""
         is_same_text = (context.site.kind == "encoder") == (last.kind == "encoder")
         put(cell=(int(point["query"]), 0), layer=now()["layer"] if is_same_text else last)
 
@@ -227,7 +234,7 @@ def rollout(context: Context) -> dict[str, Figure]:
     quiet("Rollout shows how content can flow, not which content is used.")
     _method(
         "In each layer, half of a position is its own state (the residual connection), and half is mixed by the mean "
-        "weights of all heads, also those that are off. Values and feed-forward networks are ignored. "
+        "weights of all heads, including heads that are off. Values and feed-forward networks are ignored. "
         "Source: Abnar and Zuidema 2020."
     )
     numbers(drawn["This position"], "reached")
@@ -235,22 +242,22 @@ def rollout(context: Context) -> dict[str, Figure]:
 
 
 def _trace(context: Context, last: Site, position: int) -> Traced | None:
-    """Compute rollout after a layer; for a long text only for one position, and after a click on a button."""
+    """Compute rollout after the layer `last`; for a long text only at one position, None before a click on a button."""
     record, text, step = context.record, context.sentence, context.record.step(last)
     layers = sorted(site.layer for site in record.sites if site.kind == last.kind)
-    num_below = layers.index(last.layer)  # number of layers of the encoder or decoder before the last one
+    num_below = layers.index(last.layer)  # number of layers of the encoder or decoder before `last`
     if len(record.sites) * record.texts(last, sentence=text)[0].length ** 2 <= tracing.MOST_CELLS:
         cost = estimate.of_maps(step, len(layers) * step.num_heads)
-        mixed, shares = cache.result_of(_mix_and_rollout, record, last.kind, text, cost=cost)
-        return Traced(record, mixed, last.layer, shares[num_below])
+        mixed, shares_by_layer = cache.result_of(_mix_and_rollout, record, last.kind, text, cost=cost)
+        return Traced(record, mixed, last.layer, shares_by_layer[num_below])
     cost = estimate.of_maps(step, num_below * step.num_heads)
     work = context.source, context.request, text, last, position
     if not runs.is_requested("follow", work, cost, "Follow this position"):
         quiet("The map of all positions is too large, so only one is followed.")
         return None
     options = {"layers": num_below + 1, "sentence": text, "cost": cost}
-    mixed, rows = cache.result_of(tracing.rows, record, (position,), last.kind, **options)
-    return Traced(record, mixed, last.layer, {position: rows[0].numpy()})
+    mixed, (shares,) = cache.result_of(tracing.rows, record, (position,), last.kind, **options)
+    return Traced(record, mixed, last.layer, {position: shares.numpy()})
 
 
 def _mix_and_rollout(record: Record, kind: str, sentence: int) -> tuple[MixingMatrices, np.ndarray]:
@@ -266,20 +273,21 @@ def gradients(context: Context) -> dict[str, Figure]:
     with st.container(**ROW):
         method = choice(st.selectbox, "Method", "form", METHODS, part="method", width=240)
         position, word, _ = _position_and_word(context, record)
-        if method == METHODS[2]:
+        if method == INTEGRATED:
             steps = int(choice(st.selectbox, "Steps", "number", INTEGRAL, part="steps", width=110))
     source, request = context.source, context.request
-    num_runs = studies.RUNS * (steps or 1)  # runs that take as long as the forward and backward passes
+    num_runs = studies.RUNS * (steps or 1)  # forward and backward passes take as long as this number of runs
     cost = budget.of_runs(num_runs, source, cache.sentences(source, request), context.edits)
     cost = replace(cost, bytes=cost.bytes + studies.COPIES * studies.weights_of(record))
     if not runs.is_requested("gradients", (source, request, word, position, text, steps), cost, "Compute gradients"):
         return {}
-    arguments, options = (source, record, word, position), {"sentence": text, "cost": cost, "runs_model": source}
+    arguments = source, record, word, position
+    options = {"sentence": text, "cost": cost, "runs_model": source}
     if steps is not None:
         computed = cache.result_of(studies.integrated, *arguments, steps=steps, unit="steps", count=steps, **options)
         return _embedding_gradients(context, computed)
     computed = cache.result_of(studies.relevance, *arguments, names=tuple(map(str, record.sites)), **options)
-    return _weight_gradients(context, computed, signed=method == METHODS[1])
+    return _weight_gradients(context, computed, signed=method == SIGNED)
 
 
 def _weight_gradients(context: Context, computed: Relevance, *, signed: bool) -> dict[str, Figure]:

@@ -58,14 +58,14 @@ ROLES = {
 
 
 def corpus(context: Context) -> dict[str, Figure]:
-    """Draw known roles, all heads and the chosen head, measured over own texts, an atlas or the shipped texts."""
+    """Draw known roles, all heads and the chosen head, measured over the user's texts, an atlas or shipped texts."""
     quiet("What does each head do over many texts? One text can mislead.")
     with st.popover("Own texts", icon=":material/upload_file:"):
         st.caption("A text on each line. Without a file: fifty texts that ship with attnviz.")
         files = st.file_uploader(".txt files", ["txt"], accept_multiple_files=True, key="texts", width=330)
     own_lines = texts.lines(b"\n".join(file.getvalue() for file in files)) if files else ()
-    lines, measured = own_lines, None
-    if not own_lines and context.edits == Edits():
+    lines, measured = (), None
+    if not own_lines and context.edits == Edits():  # an atlas is measured without edits
         measured = _choose_atlas(context.source)
     if measured is None:
         lines = own_lines or texts.shipped(context.source)
@@ -75,8 +75,8 @@ def corpus(context: Context) -> dict[str, Figure]:
             counts = {"unit": "texts", "count": len(lines)}
             measured = cache.result_of(atlas.of_texts, *work, cost=cost, runs_model=context.source, **counts)
     if measured and lines and measured.texts < len(lines):
-        unread, first = counted(len(lines) - measured.texts, "text"), measured.problems().iloc[0]
-        note(f"{unread} could not be read. Text {first['line']}: {first['problem']}", "notice")
+        count, first = counted(len(lines) - measured.texts, "text"), measured.problems().iloc[0]
+        note(f"{count} could not be read. Text {first['line']}: {first['problem']}", "notice")
     if lines:
         with st.expander(f"The {counted(len(lines), 'text')}", on_change="rerun", key="the texts") as fold:
             if fold.open:
@@ -90,27 +90,27 @@ def _choose_atlas(source: Source) -> Atlas | None:
     shipped = sorted(assets.path("atlas").iterdir()) if assets.path("atlas").is_dir() else []
     atlases: dict[str, Atlas] = {}
     for folder in (*map(Path, own_folders), *shipped):
-        finished = folder / "atlas.json"
-        opened = _open_atlas(folder, finished.stat().st_mtime if finished.is_file() else 0.0)
-        if isinstance(opened, AttnvizError):
-            note(str(opened), "notice")
-        elif opened.plan.model == source.id and opened.plan.settings.get("step") == source.step:
-            atlases[folder.name] = opened
+        file = folder / "atlas.json"  # written when the atlas is finished
+        found = _open_atlas(folder, file.stat().st_mtime if file.is_file() else 0.0)
+        if isinstance(found, AttnvizError):
+            note(str(found), "notice")
+        elif found.plan.model == source.id and found.plan.settings.get("step") == source.step:
+            atlases[folder.name] = found
     if len(atlases) < 2:
         valid_choice("library", [*atlases])  # a message if the link names another atlas
         return next(iter(atlases.values()), None)
-    titles = {name: f"{name}: {opened.texts:,} texts" for name, opened in atlases.items()}
+    titles = {name: f"{name}: {found.texts:,} texts" for name, found in atlases.items()}
     options = {"part": "atlas", "format_func": titles.get, "width": 330}
     return atlases[choice(st.selectbox, "Atlas", "library", [*atlases], **options)]
 
 
 @lru_cache(maxsize=32)
-def _open_atlas(folder: Path, changed: float) -> Atlas | AttnvizError:
-    """Open an atlas, or return the error; `changed`, the time of its last change, is only a part of the cache key."""
+def _open_atlas(folder: Path, _modified: float) -> Atlas | AttnvizError:
+    """Open an atlas, or return the error; another time of modification makes the cache open the atlas again."""
     try:
         return atlas.open(folder)
-    except AttnvizError as problem:
-        return problem
+    except AttnvizError as error:
+        return error
 
 
 _cost = cache.cached(texts.cost)
@@ -164,11 +164,11 @@ def _role(context: Context, measured: Atlas, row: pd.Series) -> None:
 
 def known_roles(context: Context) -> None:
     """Draw a table of all measured roles; a selected row chooses its head."""
-    behaviors = context.source.card.behaviors if context.source.card and context.source.step is None else ()
-    if not behaviors:
+    source = context.source
+    if source.card is None or source.step is not None or not source.card.behaviors:
         return
-    records = []
-    for behavior in behaviors:
+    records = []  # one for each head of each behavior
+    for behavior in source.card.behaviors:
         site, does = behavior.site, without_example(behavior)
         text = {"does": f"{does[:1].upper()}{does[1:]}", "evidence": behavior.evidence}
         for i, head in enumerate(behavior.heads):
@@ -207,9 +207,12 @@ def _all_heads(context: Context, heads: pd.DataFrame, name: str, num_texts: int)
 def _examples(context: Context, measured: Atlas, ranking: str, least_weight: float) -> None:
     """Draw up to `MOST` texts of a head, shaded by the weights of one query; a click opens the text on Heads.
 
-    The texts have the largest values of a metric or, with `PAIRS`, the largest weights; all above `least_weight`.
+    Args:
+        ranking: name of the metric whose largest values choose the texts; `PAIRS` for the largest single weights.
+        least_weight: weight above which the atlas has all pairs of words.
     """
-    heading(f"Texts with the largest {'weight between two words' if ranking == PAIRS else TITLES[ranking].lower()}")
+    title = "weight between two words" if ranking == PAIRS else TITLES[ranking].lower()
+    heading(f"Texts with the largest {title}")
     quoted = re.search("“(.*?)”", context.behaviors[0].role) if context.behaviors else None
     word = quoted[1] if quoted else ""  # the word that the role is about, as in: looks back from “it”
     if ranking == PAIRS:
@@ -245,7 +248,7 @@ def _example(context: Context, row: dict, index: int, ranking: str) -> None:
     record = cache.record(context.source, Request((row["text"],), edits=context.edits))
     if ranking == PAIRS:
         cell = int(row["query"]), int(row["key"])
-    else:  # the strongest cell, not in the first row, which in a causal map has a single key
+    else:  # the strongest cell, but not in the first row: in a causal map it has a single key
         weights, keys = analysis.strongest(record.step(site), head)
         query = 1 + int(weights[1:].argmax()) if len(weights) > 1 else 0
         cell = query, int(keys[query])

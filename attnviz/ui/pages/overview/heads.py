@@ -49,12 +49,12 @@ BLOCKS = 134_000_000
 
 
 def head_of(row: Mapping[str, Any]) -> tuple[Site, int]:
-    """Return the layer and the head that a click or a row of a table names."""
+    """Return the site and the head's index of a click or of a table row, which have "kind", "layer" and "head"."""
     return Site(row["kind"], int(row["layer"])), int(row["head"])
 
 
 def opener(site: Site, head: int | str) -> None:
-    """Draw a button that opens a head on the page Heads."""
+    """Draw a button that opens a head on the Heads page."""
     name = site.head(head) if isinstance(head, int) else f"{site}, {head} of all heads"
     action = {"on_click": open_page, "args": ("Heads",), "kwargs": {"layer": site, "head": head}}
     st.button(f"Open {name}", key=f"open {name}", icon=":material/arrow_forward:", **action)
@@ -67,7 +67,7 @@ def choose(point: Mapping[str, Any]) -> None:
 
 
 def _open_head(point: Mapping[str, Any]) -> None:
-    """Open the clicked head on the page Heads."""
+    """Open the clicked head on the Heads page."""
     site, head = head_of(point)
     open_page("Heads", layer=site, head=head)
 
@@ -161,7 +161,7 @@ _seconds = cache.cached(seconds)
 
 
 def _numbers(context: Context, effects: Sweep | None) -> pd.DataFrame:
-    """Make a table with a row per head: its roles ("?": suggested by its weights), metrics and measured effects."""
+    """Make a table with a row per head: its roles ("copy?" if only suggested by its weights), metrics and effects."""
     rows, source = metrics(context), context.source
     card = source.card if source.step is None else None
     head_roles = []
@@ -196,7 +196,7 @@ def _sort_rows(rows: pd.DataFrame, order: str, role: str | None) -> pd.DataFrame
 
 
 def _figure(context: Context, order: str, rows: pd.DataFrame | None) -> Figure:
-    """Make the figure with the maps of the heads of the rows, with the metric `order` as captions; None: all heads."""
+    """Make the figure of the maps of all heads or only of those in `rows`, with the metric `order` as captions."""
     options = {"sentence": context.sentence, "dark": context.dark, "focused": (context.site, context.head)}
     num_heads = sum(step.num_heads for step in context.record.steps)
     if rows is not None and (order in rows or len(rows) < num_heads):
@@ -237,7 +237,7 @@ def _table(context: Context, rows: pd.DataFrame) -> None:
 
 
 def columns_of(titles: Mapping[str, tuple[str, str]], number_format: str) -> dict[str, Any]:
-    """Configure columns of numbers with titles and meanings, after a column with the name of the head."""
+    """Configure the columns of a table for `st.dataframe`: the head's name, and numbers with (title, meaning)."""
     columns = {
         name: st.column_config.NumberColumn(title, help=means, format=number_format)
         for name, (title, means) in titles.items()
@@ -248,23 +248,25 @@ def columns_of(titles: Mapping[str, tuple[str, str]], number_format: str) -> dic
 def choose_row(context: Context, rows: pd.DataFrame, names: list[str], columns: dict[str, Any], key: str) -> None:
     """Draw the columns `names` of a table with a row per head; a selected row chooses its head."""
     heads = [*map(head_of, rows.to_dict("records"))]
-    chosen = [i for i, head in enumerate(heads) if head == (context.site, context.head)][:1]
+    chosen_rows = [i for i, head in enumerate(heads) if head == (context.site, context.head)][:1]
     memory, name = session().memory, f"table {key} {hash(tuple(heads))}"
     version = f"{name} rev"
-    if memory.setdefault(name, chosen) != chosen:  # the head was chosen elsewhere: a new key selects its row
-        memory.update({name: chosen, version: memory.get(version, 0) + 1})
-    key = f"{name} {memory.get(version, 0)}"
+    if memory.setdefault(name, chosen_rows) != chosen_rows:  # the head was chosen elsewhere: a new key selects its row
+        memory[name] = chosen_rows
+        memory[version] = memory.get(version, 0) + 1
+    widget_key = f"{name} {memory.get(version, 0)}"
 
     def choose_selected() -> None:
-        memory[name] = selected = [*streamlit_internals.peek(key)["selection"]["rows"]]
-        if selected:
-            choose(rows.iloc[selected[0]])
+        selected_rows = [*streamlit_internals.peek(widget_key)["selection"]["rows"]]
+        memory[name] = selected_rows
+        if selected_rows:
+            choose(rows.iloc[selected_rows[0]])
 
     table = rows.assign(name=[site.brief(head) for site, head in heads])[["name", *names]]
     options = {"on_select": choose_selected, "selection_mode": "single-row", "hide_index": True, "placeholder": "–"}
-    options["selection_default"] = {"selection": {"rows": chosen, "columns": [], "cells": []}}
+    options["selection_default"] = {"selection": {"rows": chosen_rows, "columns": [], "cells": []}}
     height = "content" if len(rows) <= MOST_ROWS else TABLE_HEIGHT
-    st.dataframe(table, key=key, column_config=columns, height=height, **options)
+    st.dataframe(table, key=widget_key, column_config=columns, height=height, **options)
 
 
 NO_SHARES = (
@@ -281,7 +283,7 @@ def _meaning(name: str) -> str:
 
 
 def _help_text(name: str) -> str:
-    """Markdown help of a metric: its formula, meaning, range and source; of an effect, its meaning."""
+    """Return a column's help in Markdown: a metric's formula, meaning, range and source, or an effect's meaning."""
     metrics_by_name = {metric.name: metric for metric in METRICS}
     if name not in metrics_by_name:
         return _meaning(name)
