@@ -1,9 +1,11 @@
 """Tiny models of every family with random weights, built from their configurations: nothing is downloaded."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor
 
 TOKENS, WRITTEN, VOCABULARY = 9, 7, 99
@@ -109,6 +111,24 @@ def build(family: str, attention: str = "eager", **more: Any) -> transformers.Pr
         if "sinks" in name or "relative_attention_bias" in name:
             torch.nn.init.normal_(parameter)
     return model.requires_grad_(False)
+
+
+def words(ends: bool = False, **more: int) -> Tokenizer:
+    """A tokenizer of the words w5 to w98, and `more`, between a beginning and an end if it has `ends`."""
+    ids = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4} | {f"w{i}": i for i in range(5, VOCABULARY)}
+    cut = Tokenizer(models.WordLevel(ids | more, "<unk>"))
+    cut.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if ends:
+        cut.post_processor = processors.BertProcessing(("</s>", 2), ("<s>", 1))
+    return cut
+
+
+def save(folder: Path, model: transformers.PreTrainedModel, cut: Tokenizer | None = None, **settings: Any) -> str:
+    """Save a model with a tokenizer, by default that of `words`; return the folder."""
+    model.save_pretrained(folder)
+    names = {"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "eos_token": "</s>"} | settings
+    transformers.PreTrainedTokenizerFast(tokenizer_object=cut or words(), **names).save_pretrained(folder)
+    return str(folder)
 
 
 def example(family: str) -> tuple[dict[str, Tensor], tuple[int, ...] | None]:

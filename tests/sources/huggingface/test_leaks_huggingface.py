@@ -1,37 +1,22 @@
 """Leak tests of models of Hugging Face: every kind keeps to its masks, and one that is switched off is found out."""
 
 import pytest
-import transformers
-from families import VOCABULARY, build
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from families import build, save, words
 
 from attnviz.check.leak_test import leak_test
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Documents, Window
-from attnviz.sources.huggingface import loading
 from attnviz.sources.huggingface.source import HuggingFace
 
+pytestmark = pytest.mark.usefixtures("nothing_is_kept")
 TEXT = "w5 w6 w7 w8 w9 w10 w11"
 N = 7
 
 
 @pytest.fixture
 def opened(tmp_path):
-    """Save a tiny model with a tokenizer of the words w5 to w98, and open it as a source."""
-
-    def open(family, ends=False) -> HuggingFace:
-        ids = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4} | {f"w{i}": i for i in range(5, VOCABULARY)}
-        cut = Tokenizer(models.WordLevel(ids, "<unk>"))
-        cut.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-        if ends:
-            cut.post_processor = processors.BertProcessing(("</s>", 2), ("<s>", 1))
-        build(family).save_pretrained(tmp_path / family)
-        names = {"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "eos_token": "</s>"}
-        transformers.PreTrainedTokenizerFast(tokenizer_object=cut, **names).save_pretrained(tmp_path / family)
-        return HuggingFace(str(tmp_path / family))
-
-    yield open
-    loading._models.clear()
+    """Function that saves a tiny model, and opens it as a source."""
+    return lambda family, ends=False: HuggingFace(save(tmp_path / family, build(family), words(ends)))
 
 
 def probed(opened: HuggingFace, text=TEXT, edits=Edits(), **asked):

@@ -6,8 +6,7 @@ import pytest
 import torch
 import transformers
 import zoo
-from families import TAPPED
-from test_source import TEXTS, words
+from families import TAPPED, save, words
 from torch.testing import assert_close
 
 import attnviz
@@ -16,19 +15,14 @@ from attnviz.analysis import tables
 from attnviz.cli import main
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
-from attnviz.files import read, save
 from attnviz.sources.huggingface import embedding, loading
 from attnviz.sources.huggingface.source import HuggingFace
 from attnviz.studies import ablation
 
+pytestmark = pytest.mark.usefixtures("nothing_is_kept")
+TEXTS = ["w5 w6 w7 w8 w9", "w20 w21 w22"]
 NAMES = ("joy", "anger", "fear")
 OFF = Edits(heads_off={(Site("encoder", 0), 1)})
-
-
-@pytest.fixture(autouse=True)
-def forgotten():
-    """No model of a folder is kept for the next test, nor for the next state of the folder."""
-    loading._models.clear()
 
 
 def opened(folder, head, *, family="Bert", **settings) -> HuggingFace:
@@ -39,11 +33,8 @@ def opened(folder, head, *, family="Bert", **settings) -> HuggingFace:
     for name, parameter in model.named_parameters():
         if "classifier" in name or "cls" in name or "score" in name:
             torch.nn.init.normal_(parameter)
-    model.save_pretrained(folder)
-    names = {"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "eos_token": "</s>"}
-    names["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
-    transformers.PreTrainedTokenizerFast(tokenizer_object=words(ends=True), **names).save_pretrained(folder)
-    return HuggingFace(str(folder))
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return HuggingFace(save(folder, model, words(ends=True), model_input_names=inputs))
 
 
 def named(**settings):
@@ -87,8 +78,8 @@ def test_a_number_is_no_probability(tmp_path):
     assert [*tables.labels_table(after, before=before)] == ["label", "number", "number_before"]
     assert "%" not in str(figures.labels(after, before=before).chart.to_dict())
     assert (model.facts.does, before.labels[0]) == ("classifies (regression)", ("LABEL_0",))
-    save(after, tmp_path / "run.attn")
-    assert read(tmp_path / "run.attn").label_kind == "number"
+    attnviz.save(after, tmp_path / "run.attn")
+    assert attnviz.read(tmp_path / "run.attn").label_kind == "number"
 
 
 def test_several_labels_are_measured_one_by_one(tmp_path):
