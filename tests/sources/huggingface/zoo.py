@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
 import torch
 import transformers
 from safetensors.torch import save_file
@@ -137,6 +139,11 @@ def combinations() -> dict[tuple[str, str], str]:
             for name in [classes] if isinstance(classes, str) else classes:
                 found.setdefault((family, name), table or "BASE")
     return found
+
+
+def named(classes: Iterable[tuple[str, str]]) -> list:
+    """Parameters of a test, with the names of the classes as its ids."""
+    return [pytest.param(*key, id="-".join(key)) for key in classes]
 
 
 def config(family: str, name: str, **more: Any) -> Any:
