@@ -13,6 +13,8 @@ from attnviz.models import trained
 from attnviz.sources.trained import Trained
 
 CARDS = [name for name in api.SOURCES if name != "scratch"]
+MEASURED = [name for name in CARDS if name != "constructed"]
+"""Models that were trained: their cards have measures and shares of sentences."""
 
 
 @pytest.mark.parametrize("name", CARDS)
@@ -21,14 +23,14 @@ def test_a_card_speaks_of_places_that_the_model_has(name):
     card = source.card
     places = [(card.opens[0], (card.opens[1],)), *((found.site, found.heads) for found in card.behaviors)]
 
-    assert card.measured
+    assert bool(card.measured) == (name in MEASURED)
     assert card.cannot
     for site, heads in places:
         assert site in source.sites
         assert all(head < source.num_heads for head in heads)
 
 
-@pytest.mark.parametrize("name", CARDS)
+@pytest.mark.parametrize("name", MEASURED)
 def test_the_numbers_of_a_finding_are_those_of_its_evidence(name):
     """Every number that a table shows stands in the sentence, to its last digit."""
     for found in api.load(name).card.behaviors:
@@ -40,7 +42,7 @@ def test_the_numbers_of_a_finding_are_those_of_its_evidence(name):
             assert {f"{number:.1%}", f"{number:.2%}"} & set(re.findall(r"[\d.]+%", found.evidence)), number
 
 
-@pytest.mark.parametrize("name", CARDS)
+@pytest.mark.parametrize("name", MEASURED)
 def test_every_goal_was_reached(name):
     """A model that does not do what it is there for is not shipped."""
     for measure in api.load(name).card.measured:

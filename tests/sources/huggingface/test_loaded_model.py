@@ -10,7 +10,7 @@ import torch
 import transformers
 import zoo
 from peft import LoraConfig, get_peft_model
-from torch import Tensor, nn
+from torch import nn
 
 import attnviz
 from attnviz import Edits
@@ -41,18 +41,15 @@ def ran(model: nn.Module, tokenizer, edits: Edits = Edits(), **options) -> Recor
     return source.run(source.tokenize([TEXT]), edits)
 
 
-def own_weights(model: nn.Module, record: Record) -> list[Tensor]:
-    """(H, Q, K) of each layer, by the model's own eager attention."""
+def assert_own(model: nn.Module, record: Record) -> None:
+    """Compare with the model's own eager attention."""
     model.set_attn_implementation("eager")
     ids = torch.tensor([[token.id for token in record.sentences[0].tokens]])
     with torch.no_grad():
-        return [weights[0] for weights in model(ids, output_attentions=True).attentions]
-
-
-def assert_own(model: nn.Module, record: Record, atol: float = 1e-5) -> None:
-    for step, expected in zip(record.steps, own_weights(model, record), strict=True):
+        given = model(ids, output_attentions=True)
+    for step, expected in zip(record.steps, given.attentions, strict=True):
         mine = torch.stack([step.weights(head) for head in range(step.num_heads)])
-        assert torch.allclose(mine.float(), expected.float(), atol=atol)
+        assert torch.allclose(mine, expected[0], atol=1e-5)
 
 
 def test_its_weights_are_its_own_and_it_stays_as_it_was(folder, tokenizer):

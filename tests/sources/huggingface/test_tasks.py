@@ -206,35 +206,6 @@ def test_an_embedding_model_made_of_a_decoder_gives_vectors(tmp_path):
     assert_close(record.vectors[1], by_hand(tmp_path, TEXTS[1], "lasttoken"), rtol=1e-4, atol=1e-5)
 
 
-# Models that read images beside text
-
-PARTS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
-PARTS |= {"intermediate_size": 48, "max_position_embeddings": 96, "vocab_size": zoo.VOCABULARY}
-PARTS |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-EYES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-EYES |= {"image_size": 16, "patch_size": 8}
-DEEP = {"hidden_size": 16, "depth": 1, "num_heads": 2, "intermediate_size": 16, "out_hidden_size": 32, "patch_size": 8}
-AXES = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}}
-WITH_EYES = {
-    "Gemma3": (PARTS | {"sliding_window": 4}, EYES),
-    "Llava": (PARTS | {"model_type": "llama"}, EYES | {"model_type": "clip_vision_model"}),
-    "Qwen2_5_VL": (PARTS | AXES, DEEP),
-}
-
-
-@pytest.mark.parametrize("family", WITH_EYES)
-def test_a_model_that_reads_text_without_an_image_is_shown(tmp_path, family):
-    """Held to its own eager attention: its configuration having a part for images says nothing of it."""
-    text, vision = WITH_EYES[family]
-    config = getattr(transformers, f"{family}Config")(text_config=text, vision_config=vision)
-    torch.manual_seed(0)
-    getattr(transformers, f"{family}ForConditionalGeneration")(config).save_pretrained(tmp_path)
-    zoo.tokenizer().save_pretrained(tmp_path)
-
-    assert zoo.opened(tmp_path) == ("works", "")
-    assert HuggingFace(str(tmp_path)).facts.task == "next"
-
-
 def test_a_model_that_needs_an_image_is_refused(tmp_path):
     """Its first run fails without it."""
     text, vision = transformers.BertConfig(**TAPPED["Bert"]), transformers.ViTConfig(**TAPPED["ViT"])
