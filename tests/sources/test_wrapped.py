@@ -117,22 +117,28 @@ def test_an_encoder_decoder_reads_two_texts():
     assert leak_test(source, source.tokenize(["the cat sat ||| the dog ran on"])).pairs == ()
 
 
+NUMBERS = ["#1", "#1", "#2", "#3", "#4", "#1", "#5"]
+
+
 @pytest.mark.parametrize(
     ("cut", "words", "labels"),
     [
         (lambda text: torch.tensor([tokenize(text)]), WORDS, TEXT.split()),
-        (
-            SimpleNamespace(encode=tokenize, convert_ids_to_tokens=lambda ids: [WORDS[id] for id in ids]),
-            None,
-            TEXT.split(),
-        ),
-        (lambda text: [1, *tokenize(text)], None, ["#1", "#1", "#2", "#3", "#4", "#1", "#5"]),
+        (SimpleNamespace(encode=tokenize, convert_ids_to_tokens=words_of), None, TEXT.split()),
+        (lambda text: [1, *tokenize(text)], None, NUMBERS),
+        (tokenize, dict(enumerate(WORDS)), TEXT.split()),
+        (tokenize, words_of, TEXT.split()),
+        (tokenize, lambda ids: " ".join(WORDS[id] for id in ids), TEXT.split()),
     ],
-    ids=["tensor", "tokenizer", "numbers"],
+    ids=["tensor", "tokenizer", "numbers", "dict", "function", "function that joins"],
 )
-def test_what_tokenizers_give(cut, words, labels):
-    """Strings are the words, or those of a tokenizer, else numbers."""
-    assert [*attnviz.wrap(Writer(), cut, TEXT, words=words).tokenize([TEXT])[0].labels] == labels
+def test_what_tokenizers_and_words_give(cut, words, labels):
+    """Words are a list, a dict, a function, or those of a tokenizer; else numbers stand for them."""
+    source = attnviz.wrap(Writer(), cut, TEXT, words=words)
+
+    assert [*source.tokenize([TEXT])[0].labels] == labels
+    if words is not None:
+        assert [*attnviz.analyze(TEXT, source).prediction.vocabulary] == WORDS
 
 
 def test_attention_over_other_positions_is_not_shown():
@@ -164,16 +170,6 @@ def test_pieces_stand_in_the_text_and_are_joined():
     assert [(token.start, token.end) for token in tokens[1:6]] == [(0, 3), (4, 6), (6, 10), (11, 14), (14, 15)]
     assert [token.joined for token in tokens] == [False, False, False, True, False, False, False, False]
     assert [token.special for token in tokens] == [True, False, False, False, False, False, True, False]
-
-
-@pytest.mark.parametrize("words", [WORDS, dict(enumerate(WORDS)), words_of])
-def test_words_are_a_list_a_dict_or_a_function(words):
-    """And a function that joins what it is given is asked for one at a time."""
-    source = attnviz.wrap(Writer(), tokenize, TEXT, words=words)
-    joined = attnviz.wrap(Writer(), tokenize, TEXT, words=lambda ids: " ".join(WORDS[id] for id in ids))
-
-    assert source.tokenize([TEXT])[0].labels == joined.tokenize([TEXT])[0].labels == tuple(TEXT.split())
-    assert [*attnviz.analyze(TEXT, source).prediction.vocabulary] == WORDS
 
 
 def test_a_model_that_classifies_has_labels():

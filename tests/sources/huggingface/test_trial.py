@@ -40,6 +40,15 @@ def run(model: HuggingFace, texts=zoo.TEXTS, **more):
     return model.run(model.tokenize(list(texts)), **more)
 
 
+def failing(error: BaseException):
+    """A function that raises an error."""
+
+    def fail(*_: object, **__: object):
+        raise error
+
+    return fail
+
+
 # What is unforeseen
 
 
@@ -48,14 +57,9 @@ def test_an_error_in_a_run_says_what_to_send(opened, monkeypatch):
     model = opened("bert", "BertForMaskedLM")
     before = run(model)
 
-    def forward(*_: object, **__: object):
-        raise RuntimeError("a shape\nis wrong")
-
     with monkeypatch.context() as patched:
-        patched.setattr(transformers.BertForMaskedLM, "forward", forward)
-        with pytest.raises(
-            AttnvizError, match=r"BertForMaskedLM.* cannot be run: RuntimeError, a shape is wr"
-        ) as caught:
+        patched.setattr(transformers.BertForMaskedLM, "forward", failing(RuntimeError("a shape\nis wrong")))
+        with pytest.raises(AttnvizError, match=r"BertForMaskedLM.* cannot be run: RuntimeError, a shape is") as caught:
             run(model)
 
     assert TO_SEND.search(str(caught.value))
@@ -70,16 +74,10 @@ def test_a_panic_of_a_tokenizer_says_what_to_send(opened, monkeypatch):
     class PanicException(BaseException):
         pass
 
-    def fails(error):
-        def sentences(*_: object, **__: object):
-            raise error
-
-        monkeypatch.setattr(source.reading, "sentences", sentences)
-
-    fails(PanicException("index out of bounds"))
+    monkeypatch.setattr(source.reading, "sentences", failing(PanicException("index out of bounds")))
     with pytest.raises(AttnvizError, match="cannot be given this text: PanicException, index out of bounds"):
         model.tokenize(["A"])
-    fails(KeyboardInterrupt())
+    monkeypatch.setattr(source.reading, "sentences", failing(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         model.tokenize(["A"])
 
@@ -87,11 +85,8 @@ def test_a_panic_of_a_tokenizer_says_what_to_send(opened, monkeypatch):
 def test_too_little_memory_is_no_fault_to_send(opened, monkeypatch):
     """It says what to do here."""
     model = opened("bert", "BertForMaskedLM")
-
-    def forward(*_: object, **__: object):
-        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes.")
-
-    monkeypatch.setattr(transformers.BertForMaskedLM, "forward", forward)
+    error = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 99 bytes.")
+    monkeypatch.setattr(transformers.BertForMaskedLM, "forward", failing(error))
     with pytest.raises(AttnvizError, match=r"needs more memory than is free here\. Shorten the text"):
         run(model)
 

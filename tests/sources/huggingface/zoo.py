@@ -191,7 +191,16 @@ def outcome(family: str, name: str, folder: Path) -> tuple[Kind, str]:
         AssertionError: if what it shows is not what the model computes.
     """
     save(family, name, folder)
-    return opened(folder)
+    try:
+        source = HuggingFace(str(folder))
+        record = source.run(source.tokenize(TEXTS))
+    except AttnvizError as error:
+        sentence = str(error).replace(str(folder), "a model")
+        assert "\n" not in sentence
+        return "refused", sentence
+    check(source, record)
+    changes(source, record)
+    return "works", source.unseen or ""
 
 
 def save(family: str, name: str, folder: Path, **more: Any) -> None:
@@ -236,21 +245,6 @@ def unbuilt(family: str, name: str, folder: Path) -> str:
     except AttnvizError as error:
         return str(error).replace(str(folder), "a model")
     raise AssertionError(f"{name} was loaded with weights that are not its own")
-
-
-def opened(folder: Path) -> tuple[Kind, str]:
-    """Open a folder with attnviz; see `outcome`."""
-    try:
-        source = HuggingFace(str(folder))
-        sentences = source.tokenize(TEXTS)
-        record = source.run(sentences)
-    except AttnvizError as error:
-        sentence = str(error).replace(str(folder), "a model")
-        assert "\n" not in sentence
-        return "refused", sentence
-    check(source, record)
-    changes(source, record)
-    return "works", source.unseen or ""
 
 
 def check(source: HuggingFace, record: Record) -> None:
