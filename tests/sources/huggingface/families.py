@@ -10,31 +10,15 @@ from torch import Tensor
 
 TOKENS, WRITTEN, VOCABULARY = 9, 7, 99
 
-_SIZES = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 64,
-}
-_GROUPED = _SIZES | {"num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-_BART = {
-    "vocab_size": VOCABULARY,
-    "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 48,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 2,
-    "forced_eos_token_id": None,
-}
+_SIZES = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+_SIZES |= {"intermediate_size": 48, "max_position_embeddings": 64}
+_IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_GROUPED = _SIZES | _IDS | {"num_key_value_heads": 2, "head_dim": 8}
+_PARTS = {"layers": 2, "attention_heads": 4, "ffn_dim": 32}
+SIDES = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in _PARTS.items()}
+"""Sizes of both sides of a model with an encoder and a decoder."""
+_BART = {"vocab_size": VOCABULARY, "d_model": 32, "max_position_embeddings": 64} | SIDES | _IDS
+_BART |= {"decoder_start_token_id": 2, "forced_eos_token_id": None}
 _SMALL = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_attention_heads": 4}
 
 ENCODERS = {

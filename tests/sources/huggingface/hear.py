@@ -4,37 +4,35 @@ from pathlib import Path
 
 import torch
 import transformers as hf
-from sight import uneven
+from families import SIDES
+from sight import LAYER, uneven
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 RATE = 16_000
 WORDS = ["<start>", "<end>", *(f"w{i}" for i in range(58))]
 
 _SMALL = {"conv_dim": [16] * 7, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}
-_LAYER = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
-_SIDES = {"layers": 2, "attention_heads": 4, "ffn_dim": 32}
 
 
 def _whisper():
-    sides = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in _SIDES.items()}
     ids = {"decoder_start_token_id": 0, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
     sizes = {"d_model": 32, "num_mel_bins": 8, "max_source_positions": 100, "max_target_positions": 24}
-    config = hf.WhisperConfig(vocab_size=60, **sizes, **ids, **sides, suppress_tokens=None, begin_suppress_tokens=None)
+    config = hf.WhisperConfig(vocab_size=60, **sizes, **ids, **SIDES, suppress_tokens=None, begin_suppress_tokens=None)
     return hf.WhisperForConditionalGeneration(config), hf.WhisperFeatureExtractor(feature_size=8, chunk_length=2)
 
 
 FAMILIES = {
     "whisper": _whisper,
     "wav2vec2": lambda: (
-        hf.Wav2Vec2Model(hf.Wav2Vec2Config(**_LAYER, **_SMALL, feat_extract_norm="layer")),
+        hf.Wav2Vec2Model(hf.Wav2Vec2Config(**LAYER, **_SMALL, feat_extract_norm="layer")),
         hf.Wav2Vec2FeatureExtractor(),
     ),
     "hubert": lambda: (
-        hf.HubertForSequenceClassification(hf.HubertConfig(**_LAYER, **_SMALL, num_labels=3)),
+        hf.HubertForSequenceClassification(hf.HubertConfig(**LAYER, **_SMALL, num_labels=3)),
         hf.Wav2Vec2FeatureExtractor(),
     ),
     "ast": lambda: (
-        hf.ASTForAudioClassification(hf.ASTConfig(**_LAYER, max_length=116, num_mel_bins=32, num_labels=3)),
+        hf.ASTForAudioClassification(hf.ASTConfig(**LAYER, max_length=116, num_mel_bins=32, num_labels=3)),
         hf.ASTFeatureExtractor(num_mel_bins=32, max_length=116),
     ),
 }

@@ -192,24 +192,20 @@ def test_positions_are_those_of_the_longest_text(tmp_path):
     assert torch.allclose(tokens.words[1] + tokens.positions, states[0], atol=1e-5)
 
 
-def test_norms_of_each_head_in_a_list_are_not_known(tmp_path):
-    """StableLM keeps one norm per head: the projections of queries and keys are unknown, and the values are not."""
-    model = loaded("stablelm", "StableLmForCausalLM", tmp_path, qk_layernorm=True)
+@pytest.mark.parametrize(
+    ("family", "name", "sizes"),
+    [("stablelm", "StableLmForCausalLM", {"qk_layernorm": True}), ("gpt_oss", "GptOssForCausalLM", {})],
+)
+def test_a_call_without_known_projections_begins_at_its_vectors(family, name, sizes, tmp_path):
+    """StableLM keeps one norm per head, GPT-OSS stretches its rotary positions: queries are not what W_Q gives."""
+    model = loaded(family, name, tmp_path, **sizes)
     record = attnviz.analyze(TEXT, model, stream=True)
-
-    assert model.origin(record, record.sites[0]) is None
     projections = model.model_weights().sites[record.sites[0]]
-    assert (projections.w_q, projections.w_k) == (None, None) != projections.w_v
-    assert abs(contributions(record).residual) < 1e-4
-
-
-def test_a_call_without_known_projections_begins_at_its_vectors(tmp_path):
-    """GPT-OSS stretches its rotary positions, so that queries are not what its matrix gives, even at position 0."""
-    model = loaded("gpt_oss", "GptOssForCausalLM", tmp_path)
-    record = attnviz.analyze(TEXT, model)
 
     assert model.origin(record, record.sites[0]) is None
     assert "queries, keys and values on" in steps.chain(record, model, record.sites[0], 0)[0].missing
+    assert (projections.w_q, projections.w_k) == (None, None) != projections.w_v
+    assert abs(contributions(record).residual) < 1e-4
 
 
 @pytest.mark.parametrize(

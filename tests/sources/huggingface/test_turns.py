@@ -6,32 +6,22 @@ from contextlib import suppress
 import fake_hub
 import pytest
 import torch
-import transformers
-from fake_hub import WORDS
+from families import build
 
 from attnviz import api
 from attnviz.sources.huggingface import tapped
 from attnviz.sources.huggingface.loaded import Turns
 
 pytestmark = pytest.mark.usefixtures("nothing_is_kept")
-SIZES = {"vocab_size": len(WORDS), "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-SIZES |= {"intermediate_size": 24, "num_key_value_heads": 1, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
 ROTARY = {"rope_theta": 10_000.0, "original_max_position_embeddings": 8}
-KINDS = {
-    "dynamic": ("Llama", {"max_position_embeddings": 8}, {"factor": 2.0}),
-    "longrope": ("Phi3", {"max_position_embeddings": 64}, {"short_factor": [1.0] * 4, "long_factor": [3.0] * 4}),
-}
+DYNAMIC = ROTARY | {"rope_type": "dynamic", "factor": 2.0}
+LONGROPE = ROTARY | {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [3.0] * 4}
+"""Rotary positions that are others in texts of more than 8 tokens."""
 SHORT, LONG = "the cat sat", "the cat sat on the mat and the dog ran on the mat"
 
 
-def made(kind: str) -> transformers.PreTrainedModel:
-    """A model whose rotary positions are others in texts of more than 8 tokens."""
-    family, sizes, rope = KINDS[kind]
-    config = getattr(transformers, f"{family}Config")(
-        **SIZES | sizes, rope_parameters=ROTARY | rope | {"rope_type": kind}
-    )
-    torch.manual_seed(0)
-    return transformers.AutoModelForCausalLM.from_config(config).eval()
+def dynamic() -> torch.nn.Module:
+    return build("Llama", max_position_embeddings=8, rope_parameters=DYNAMIC)
 
 
 def ids(length: int) -> torch.Tensor:
@@ -42,8 +32,8 @@ def ids(length: int) -> torch.Tensor:
 def test_what_a_run_gives_does_not_depend_on_the_run_before():
     """transformers keeps the frequencies of the longest text so far; here each run begins as a fresh model does."""
     lengths = (7, 9, 12, 8, 10, 7, 9)
-    fresh = {length: made("dynamic")(ids(length)).logits for length in lengths}
-    model, plain = made("dynamic"), made("dynamic")
+    fresh = {length: dynamic()(ids(length)).logits for length in lengths}
+    model, plain = dynamic(), dynamic()
     turns = Turns(model)
     with suppress(MemoryError), turns.turn():  # a run that fails leaves the model as it was
         model(ids(12))
@@ -57,7 +47,7 @@ def test_what_a_run_gives_does_not_depend_on_the_run_before():
 
 def test_short_and_long_texts_run_one_after_the_other(tmp_path, monkeypatch):
     """In a model whose frequencies depend on the length: while one runs, no other can set them."""
-    opened = api.load(str(fake_hub.write(tmp_path / "phi3", made("longrope"))))
+    opened = api.load(str(fake_hub.write(tmp_path / "phi3", build("Phi3", rope_parameters=LONGROPE))))
     expected = [api.analyze(text, opened).output for text in (SHORT, LONG)]
     free, site, lock = [], tapped.ModelRun.site, opened.loaded.turns._lock
 
