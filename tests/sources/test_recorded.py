@@ -16,14 +16,9 @@ SITE = Site("encoder", 0)
 
 
 @pytest.fixture
-def model():
-    seen_by(model := Sees(), PICTURE)
-    return model
-
-
-@pytest.fixture
-def look(model):
+def look():
     """A run of a model on a picture, with edits."""
+    seen_by(model := Sees(), PICTURE)
 
     def look(edits):
         with torch.no_grad(), attnviz.capture(model, edits) as seen:

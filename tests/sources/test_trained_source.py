@@ -123,14 +123,6 @@ def test_a_model_may_write_nothing(own):
 # Words and lengths
 
 
-def test_unknown_words_are_named_once_for_all_texts():
-    found = Trained().unknown(["The Catt sleeps", "the Catt zebra", LONG])
-
-    assert list(found) == ["Catt", "zebra"]
-    assert "cat" in found["Catt"]
-    assert run("the zebra sat").sentences[0].labels == ("the", "zebra(?)", "sat", "<eos>")
-
-
 @pytest.mark.parametrize("source", ["translator", "story"])
 def test_a_text_that_is_too_long_is_told_with_both_lengths(source):
     """<sos> or <eos> is counted; one word less fits."""

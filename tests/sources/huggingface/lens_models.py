@@ -1,12 +1,10 @@
 """Two tiny models with weights by a rule, which TransformerLens read too; its numbers stand in lens.json.
 
-Of each family: `ids` of A and B (`TEXTS`, one token differs), `logits` of ids 0 to 7 after the last token and `argmax`.
-Lists of heads go by layer, head. All is read after the last token.
+Of each family: `ids` of A and B (`TEXTS`, one token differs). Lists of heads go by layer, head. All is read after the
+last token.
 
 - `direct`: contributions on A to the logit of `token`, final norm's scale fixed and its weight applied; `heads`
   without b_O, `b_O` per layer, `ln_final.b` through W_U; there is no b_U, and Llama has no biases. They sum to `logit`.
-- `lens`: `stream` (before layer 0, before layer 1, after layer 1; own scale and bias of the last norm) and the best id
-  and its probability; `head` with the 3 ids that it raises and lowers most, fixed scale, without biases.
 - `patching`: the logit of t_B minus that of t_A on `A`, on `B`, and on A with activations of B: `z` (a head's output),
   `qk`, `v` at all positions, and `resid_pre` of each layer at `changed_position` alone. t_B is B's best id other than
   t_A. In Llama `qk` patches one head's query and the key of its pair, `v` the value of its pair: both heads change.
@@ -31,15 +29,8 @@ def build(family: str) -> transformers.PreTrainedModel:
         config = transformers.GPT2Config(n_layer=2, n_head=4, n_embd=32, n_positions=32, **sizes)
         model = transformers.GPT2LMHeadModel(config)
     else:
-        config = transformers.LlamaConfig(
-            num_hidden_layers=2,
-            hidden_size=32,
-            num_attention_heads=4,
-            num_key_value_heads=2,
-            intermediate_size=64,
-            max_position_embeddings=32,
-            **sizes,
-        )
+        sizes |= {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+        config = transformers.LlamaConfig(intermediate_size=64, max_position_embeddings=32, **sizes)
         model = transformers.LlamaForCausalLM(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -94,7 +94,6 @@ def test_a_model_that_was_renamed_is_found_by_its_old_name(world):
         ("gated", "is gated"),
         (401, "There is no model"),
         (403, "is gated"),
-        (404, "There is no model"),
         (429, "error 429"),
         (500, "error 500"),
         ("hang", "cannot be reached"),

@@ -49,16 +49,7 @@ def test_no_attention_says_how_to_get_it(empty):
         from_arrays(empty)
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        [{"a": 1}],
-        object(),
-        {"layer": np.ones((2, 2))},
-        [[np.ones((1, 2, 3, 3)), np.ones((1, 2, 3, 3))], [np.ones((1, 2, 1, 4))]],
-        [[1, 2], [3]],
-    ],
-)
+@pytest.mark.parametrize("odd", [[{"a": 1}], object(), {"layer": np.ones((2, 2))}, [[1, 2], [3]]])
 def test_anything_else_is_one_sentence_of_ours(odd):
     """Not NumPy's."""
     with pytest.raises(InputError) as caught:

@@ -173,27 +173,27 @@ def test_vectors_are_pooled_as_the_folder_says(tmp_path, mode, older):
     assert record.pooling == embedding.MODES[mode][0]
 
 
-@pytest.mark.parametrize("mode", ["weightedmean", ["cls", "mean"]])
-def test_a_pooling_that_is_not_known_gives_no_vectors(tmp_path, mode):
+DENSE = ("2_Dense", "sentence_transformers.models.Dense"), ("3_Normalize", "sentence_transformers.models.Normalize")
+
+
+@pytest.mark.parametrize(
+    ("config", "more", "does"),
+    [
+        (None, (), "mean of tokens, no pooling named"),
+        ({"pooling_mode": "weightedmean"}, (), "mean of tokens, without 1_Pooling, so no vectors"),
+        ({"pooling_mode": ["cls", "mean"]}, (), "mean of tokens, without 1_Pooling, so no vectors"),
+        ({"pooling_mode_cls_token": True}, DENSE, "first token, without 2_Dense, so no vectors"),
+    ],
+)
+def test_a_module_that_is_not_applied_is_named(tmp_path, config, more, does):
+    """Without it there are no vectors: an unknown pooling, or a dense layer after it."""
     opened(tmp_path, "BertModel")
-    pooled(tmp_path, {"pooling_mode": mode})
+    if config:
+        pooled(tmp_path, config, more=more)
     model = HuggingFace(str(tmp_path))
 
-    assert model.facts.does == "sentence embeddings (mean of tokens, without 1_Pooling, so no vectors)"
-    assert model.run(model.tokenize(TEXTS)).vectors is None
-
-
-def test_a_module_that_is_not_applied_is_named(tmp_path):
-    """As a dense layer after the pooling."""
-    opened(tmp_path, "BertModel")
-    dense = ("2_Dense", "sentence_transformers.models.Dense"), ("3_Normalize", "sentence_transformers.models.Normalize")
-    pooled(tmp_path, {"pooling_mode_cls_token": True}, more=dense)
-
-    assert HuggingFace(str(tmp_path)).facts.does == "sentence embeddings (first token, without 2_Dense, so no vectors)"
-
-
-def test_without_a_pooling_the_mean_is_taken_and_said(tmp_path):
-    assert opened(tmp_path, "BertModel").facts.does == "sentence embeddings (mean of tokens, no pooling named)"
+    assert model.facts.does == f"sentence embeddings ({does})"
+    assert (model.run(model.tokenize(TEXTS)).vectors is None) == ("no vectors" in does)
 
 
 def test_an_embedding_model_made_of_a_decoder_gives_vectors(tmp_path):
