@@ -1,10 +1,11 @@
-"""A person's own model as a source like any other."""
+"""A person's own model, or one run of it, as a source like any other."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
 from own_models import WORDS, Attention, Translator, Writer, tokenize
+from seeing import PICTURE, Sees, seen_by
 from torch import nn
 from torch.testing import assert_close
 
@@ -13,6 +14,9 @@ from attnviz.check.leak_test import leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Window
+from attnviz.sources.own_code import Recorded
+from attnviz.sources.saved import Saved
+from attnviz.studies.ablation import sweep
 
 TEXT = "the cat sat on the mat"
 
@@ -197,3 +201,63 @@ def test_what_cannot_be_wrapped_is_said_in_one_sentence():
         attnviz.wrap(len, tokenize, TEXT)
     with pytest.raises(InputError, match="makes no tokens of"):
         attnviz.wrap(Writer(), lambda text: [], TEXT)
+
+
+# One input of any kind: a record, or a function from edits to one
+
+
+@pytest.fixture
+def look():
+    """A run of a model on a picture, with edits."""
+    seen_by(model := Sees(), PICTURE)
+
+    def look(edits):
+        with torch.no_grad(), attnviz.capture(model, edits) as seen:
+            model(PICTURE[None])
+        return seen.record(places=(3, 5), image=PICTURE)
+
+    return look
+
+
+def test_a_function_of_edits_is_a_source(look):
+    """Whatever the model reads: heads are switched off in it, and each head in turn."""
+    source = Recorded.of(look)
+    (text,) = source.examples
+    off = attnviz.analyze(text, source, Edits(heads_off={(Site("encoder", 0), 1)}))
+
+    assert (source.name, source.read_only, source.site_name(Site("encoder", 0))) == (
+        "Sees",
+        None,
+        "encoder layer 0 · attention",
+    )
+    assert attnviz.analyze(text, source).steps is source.record.steps
+    assert off.step(Site("encoder", 0)).is_off(1)
+    assert not torch.equal(off.output, source.record.output)
+    assert len(sweep(source, source.tokenize([text])).heads) == 3
+
+
+def test_a_record_reads_its_own_text_alone(look):
+    """A change acts on its attention, and it says how far that reaches."""
+    source = Saved("one run", look(Edits()))
+    (text,) = source.examples
+
+    assert "the rest of the model is not in the file" in source.alone
+    assert attnviz.analyze(text, source, Edits(temperature=2.0)).step(Site("encoder", 0)).scoring.temperature == 2
+    with pytest.raises(InputError, match="the rest of the model is not in the file"):
+        sweep(source, source.tokenize([text]))
+    with pytest.raises(InputError, match="holds one run"):
+        attnviz.analyze("another text", source)
+
+
+def test_what_changes_tokens_is_refused(look):
+    """A leak test would say of a picture that nothing moved, as its tokens are names alone."""
+    source = Recorded.of(look)
+    with pytest.raises(InputError, match="holds one run"):
+        leak_test(source)
+
+
+def test_a_function_that_gives_something_else_is_refused(look):
+    with pytest.raises(InputError, match="it takes Edits and gives a Record"):
+        Recorded.of(lambda edits: 3)
+    with pytest.raises(InputError, match=r"Line \d+ of test_wrapped\.py raised ZeroDivisionError"):
+        Recorded.of(lambda edits: 1 / 0)

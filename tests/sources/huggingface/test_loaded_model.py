@@ -53,21 +53,15 @@ def assert_own(model: nn.Module, record: Record) -> None:
 
 
 def test_its_weights_are_its_own_and_it_stays_as_it_was(folder, tokenizer):
-    """In training, and with the attention that it was loaded with."""
-    model = read(folder, attn_implementation="sdpa").train()
-    record = ran(model, tokenizer)
+    """In training, and with the attention that it was loaded with; edits act as in the same model by its folder."""
+    model, source = read(folder, attn_implementation="sdpa").train(), attnviz.load(str(folder))
+    edits = Edits(heads_off=frozenset({(source.sites[0], 1)}), temperature=2.0)
+    record, edited = ran(model, tokenizer), ran(model, tokenizer, edits)
 
     assert model.training
     assert model.config._attn_implementation == "sdpa"
+    assert torch.equal(edited.output, source.run(source.tokenize([TEXT]), edits).output)
     assert_own(model.eval(), record)
-
-
-def test_edits_act_in_it(folder, tokenizer):
-    """As in the same model by its folder."""
-    source = attnviz.load(str(folder))
-    edits = Edits(heads_off=frozenset({(source.sites[0], 1)}), temperature=2.0)
-
-    assert torch.equal(ran(read(folder), tokenizer, edits).output, source.run(source.tokenize([TEXT]), edits).output)
 
 
 def test_adapters_are_on_or_off(folder, tokenizer):

@@ -13,8 +13,10 @@ from torch.testing import assert_close
 
 import attnviz
 from attnviz.analysis.heads import head_metrics
+from attnviz.check.leak_test import leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
+from attnviz.core.masks import Documents, Window
 from attnviz.sources.huggingface import loading
 from attnviz.sources.huggingface.source import HuggingFace
 
@@ -94,20 +96,6 @@ def test_pieces_of_words_know_that_they_continue():
 
 
 # What each kind of model says
-
-
-def test_a_decoder_says_what_comes_next(opened):
-    """The probabilities are those of the model itself, and an edit of a head changes them."""
-    model = opened("Llama")
-    record = run(model)
-    read = {"input_ids": torch.tensor([[5, 6, 7, 8, 9]])}
-    with torch.inference_mode():
-        logits = build("Llama")(**read).logits[0]
-
-    assert_close(record.prediction.logits[0], logits, rtol=1e-4, atol=1e-5)
-    assert len(record.predicted(Site("decoder", 1))) == 5
-    after = run(model, edits=Edits(heads_off={(Site("decoder", 1), 0)}))
-    assert not torch.allclose(after.prediction.logits[0], logits, atol=1e-5)
 
 
 RULES = {"forced_bos_token_id": 7, "bad_words_ids": [[31], [40, 41]], "begin_suppress_tokens": [*range(20, 40)]}
@@ -315,3 +303,54 @@ def test_an_answer_may_be_empty(opened):
     assert [target.length for target in record.targets] == [1, 1]
     assert record.output.shape == (2, 1, 32)
     assert record.prediction.most_probable(0, 1)[0][0] == "</s>"
+
+
+# Leak tests: every kind keeps to its masks, and one that is switched off is found out
+
+SEVEN = "w5 w6 w7 w8 w9 w10 w11"
+
+
+def probed(opened: HuggingFace, edits=Edits(), **asked):
+    return leak_test(opened, opened.tokenize([SEVEN]), edits, **asked)
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma2", "GptOss"])
+def test_decoders_keep_to_their_masks(opened, family):
+    """Windows, softcaps and sinks included: the past moves as far back as it may, and the future stays."""
+    model = opened(family)
+    test = probed(model)
+
+    assert test.pairs == ()
+    assert test.saw.equal(test.promised)
+    assert not test.promised.triu(1).any()
+
+
+def test_an_encoder_and_packed_documents(opened):
+    """Its special tokens stay as they are; documents that are packed without a mask see each other."""
+    model, packed = opened("Bert", cut=words(ends=True)), Documents((4, 5))
+
+    assert probed(model, edits=Edits(packed)).pairs == ()
+    leaking = probed(model, promised=packed)
+    assert leaking.tested.tolist() == [False] + [True] * 7 + [False]
+    assert len(leaking.pairs) == 4 * 4 + 5 * 3
+
+
+def test_padding_that_a_model_never_gets_is_said_not_to_be_tested(opened):
+    model = opened("Bert")
+    test = leak_test(model, model.tokenize(["w5 w6", SEVEN]), Edits(Window(1, 1)))
+
+    assert test.pairs == ()
+    assert test.tested.tolist() == [True, True] + [False] * 5
+    assert "positions 2, 3, 4, 5, 6 moves no output" in " ".join(test.notes)
+
+
+@pytest.mark.parametrize("family", ["T5", "Marian"])
+def test_an_encoder_with_a_decoder_is_tested_on_what_its_decoder_reads(opened, family):
+    """The decoder reads the text that the model wrote."""
+    model = opened(family)
+    test = probed(model, edits=Edits(Window(2)))
+    off = probed(model, edits=Edits(own_mask=False), targets=model.tokenize([SEVEN]))
+
+    assert test.pairs == ()
+    assert test.tested.sum() > 4
+    assert set(off.pairs) >= {(0, 3), (2, 3), (3, 4)}

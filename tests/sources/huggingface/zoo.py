@@ -224,11 +224,6 @@ def reads_text(family: str, name: str) -> bool:
     }
 
 
-def may_leave_images_out(family: str, name: str) -> bool:
-    """Whether a class reads images beside text, and perhaps text alone: its first run tells."""
-    return tables.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(family) == name
-
-
 def unbuilt(family: str, name: str, folder: Path) -> str:
     """Return the sentence of attnviz for a class not built here: its configuration, with another model's weights."""
     try:
