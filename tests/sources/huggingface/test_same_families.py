@@ -39,13 +39,6 @@ def test_a_leak_of_packed_texts_is_one():
     assert "causal over the whole row" in result.message
 
 
-def test_an_encoder_is_padded_and_batched_and_the_rest_is_not_tried():
-    test = attnviz.same_run(families.build("Bert"), TEXTS)
-
-    assert causes(test) == dict.fromkeys(("packed", "cached", "chunked", "written"), "not tried")
-    assert test.ok
-
-
 def test_a_model_of_two_texts_is_refused():
     with pytest.raises(InputError, match="reads two texts"):
         attnviz.same_run(families.build("T5"), TEXTS)

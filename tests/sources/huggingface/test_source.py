@@ -335,15 +335,6 @@ def test_an_encoder_and_packed_documents(opened):
     assert len(leaking.pairs) == 4 * 4 + 5 * 3
 
 
-def test_padding_that_a_model_never_gets_is_said_not_to_be_tested(opened):
-    model = opened("Bert")
-    test = leak_test(model, model.tokenize(["w5 w6", SEVEN]), Edits(Window(1, 1)))
-
-    assert test.pairs == ()
-    assert test.tested.tolist() == [True, True] + [False] * 5
-    assert "positions 2, 3, 4, 5, 6 moves no output" in " ".join(test.notes)
-
-
 @pytest.mark.parametrize("family", ["T5", "Marian"])
 def test_an_encoder_with_a_decoder_is_tested_on_what_its_decoder_reads(opened, family):
     """The decoder reads the text that the model wrote."""

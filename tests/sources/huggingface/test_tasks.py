@@ -59,11 +59,11 @@ def test_labels_are_those_of_the_pipeline(tmp_path, settings, kind):
     model = opened(tmp_path, "BertForSequenceClassification", **settings)
     record = model.run(model.tokenize(TEXTS))
     pipe = transformers.pipeline("text-classification", str(tmp_path), top_k=None)
-    activation = "none" if kind == "number" else None
+    options = {"function_to_apply": "none"} if kind == "number" else {}
 
     assert record.label_kind == kind
     for sentence, text in enumerate(TEXTS):
-        (expected,) = pipe([text], **({"function_to_apply": activation} if activation else {}))
+        (expected,) = pipe([text], **options)
         found = {one.word: one.probability for one in analysis.labels(record, sentence=sentence)}
         assert found == pytest.approx({one["label"]: one["score"] for one in expected}, abs=1e-5)
 
