@@ -85,9 +85,6 @@ def test_sentences_of_a_batch_are_what_they_are_alone(exact, edits):
             assert_close(weights(one, sentence)[:, :queries, :keys], weights(other), **CLOSE)
 
 
-# Predictions
-
-
 def with_bias(folder, word, bias, step=tiny.STEPS[-1]):
     """The translator with another bias of a written word."""
     path = trained.place("translator", step)
@@ -120,9 +117,6 @@ def test_a_model_may_write_nothing(own):
     assert record.prediction.words() == ("<eos>",)
 
 
-# Words and lengths
-
-
 @pytest.mark.parametrize("source", ["translator", "story"])
 def test_a_text_that_is_too_long_is_told_with_both_lengths(source):
     """<sos> or <eos> is counted; one word less fits."""
@@ -132,9 +126,6 @@ def test_a_text_that_is_too_long_is_told_with_both_lengths(source):
     for number, texts in enumerate(([words + "cat"], ["the", words + "cat"]), 1):
         with pytest.raises(InputError, match=f"^Line {number} has 14 tokens; {source} reads up to 13"):
             Trained(source).tokenize(texts)
-
-
-# The source as a value
 
 
 def test_a_moment_of_the_training_is_a_model_of_its_own():

@@ -110,9 +110,6 @@ def test_a_prefix_that_all_weights_share_is_left_out(tmp_path, prefix, family):
     assert HuggingFace(str(plain)).facts.notes == ()
 
 
-# Names
-
-
 @pytest.mark.parametrize(
     ("path", "title"),
     [("bert", "bert"), ("run-7/checkpoint-500", "checkpoint-500 (run-7)"), ("run-7/best", "best")],

@@ -134,13 +134,11 @@ def test_a_model_that_writes_reads_the_same_words_in_both_runs():
 
 
 def test_what_is_not_there_is_refused():
+    """A layer, a head; and the rest of the model if the source is a saved run."""
     model = attnviz.load("story")
-    for take, why in (
-        (Take(B, "output", Site("encoder", 0)), "has no encoder layer 0"),
-        (Take(B, "output", Site("decoder", 0), 99), "There is no head 99 of decoder layer 0"),
-    ):
+    for site, head, why in (("encoder", 0, "has no encoder layer 0"), ("decoder", 99, "no head 99 of decoder layer 0")):
         with pytest.raises(InputError, match=why):
-            logits(model, A, take)
+            logits(model, A, Take(B, "output", Site(site, 0), head))
     saved = attnviz.sources.saved.Saved("one", attnviz.analyze(A, model))
     with pytest.raises(InputError):
         saved.run(saved.tokenize([A]), Edits(taken=(Take(B, "output", Site("decoder", 0)),)))
