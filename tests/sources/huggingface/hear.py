@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 import transformers as hf
 from families import SIDES
-from sight import LAYER, uneven
+from sight import LAYER, save
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 RATE = 16_000
@@ -18,7 +18,11 @@ def _whisper():
     ids = {"decoder_start_token_id": 0, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
     sizes = {"d_model": 32, "num_mel_bins": 8, "max_source_positions": 100, "max_target_positions": 24}
     config = hf.WhisperConfig(vocab_size=60, **sizes, **ids, **SIDES, suppress_tokens=None, begin_suppress_tokens=None)
-    return hf.WhisperForConditionalGeneration(config), hf.WhisperFeatureExtractor(feature_size=8, chunk_length=2)
+    words = Tokenizer(models.WordLevel({word: id for id, word in enumerate(WORDS)}, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    names = {"bos_token": "<start>", "eos_token": "<end>", "pad_token": "<end>", "unk_token": "w0"}
+    tokenizer, extractor = hf.PreTrainedTokenizerFast(tokenizer_object=words, **names), hf.WhisperFeatureExtractor
+    return hf.WhisperForConditionalGeneration(config), extractor(feature_size=8, chunk_length=2), tokenizer
 
 
 FAMILIES = {
@@ -41,16 +45,7 @@ FAMILIES = {
 def folder(path: Path, family: str) -> Path:
     """A folder of a tiny model of a family."""
     torch.manual_seed(0)
-    model, extractor = FAMILIES[family]()
-    uneven(model).save_pretrained(path)
-    extractor.save_pretrained(path)
-    if family == "whisper":
-        tokenizer = Tokenizer(models.WordLevel({word: id for id, word in enumerate(WORDS)}, unk_token="w0"))
-        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-        hf.PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer, bos_token="<start>", eos_token="<end>", pad_token="<end>", unk_token="w0"
-        ).save_pretrained(path)
-    return path
+    return save(path, *FAMILIES[family]())
 
 
 def tones(seconds: float = 1.0, rate: int = RATE) -> torch.Tensor:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 import transformers as hf
-from sight import LAYER, SMALL, uneven
+from sight import LAYER, SMALL, save
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers.models.smolvlm import processing_smolvlm
 
@@ -154,7 +154,4 @@ def folder(path: Path, family: str) -> Path:
     """A folder of a tiny model of a family."""
     torch.manual_seed(0)
     config, processor = (FAMILIES | {"llava_next": llava_next})[family]()
-    model = hf.AutoModelForImageTextToText.from_config(config)
-    uneven(model).save_pretrained(path)
-    processor.save_pretrained(path)
-    return path
+    return save(path, hf.AutoModelForImageTextToText.from_config(config), processor)

@@ -88,10 +88,14 @@ def uneven(model: torch.nn.Module) -> torch.nn.Module:
     return model
 
 
+def save(path: Path, model: torch.nn.Module, *processors) -> Path:
+    """Write the folder of a model whose attention is uneven."""
+    for part in (uneven(model), *processors):
+        part.save_pretrained(path)
+    return path
+
+
 def folder(path: Path, family: str) -> Path:
     """A folder of a tiny model of a family."""
     torch.manual_seed(0)
-    model, processor = (FAMILIES | WINDOWED)[family]()
-    uneven(model).save_pretrained(path)
-    processor.save_pretrained(path)
-    return path
+    return save(path, *(FAMILIES | WINDOWED)[family]())
