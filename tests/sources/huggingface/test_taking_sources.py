@@ -63,7 +63,7 @@ def test_the_input_of_a_later_layer_is_its_hidden_state(family, name, tiny):
 
 
 def test_positions_are_taken_one_by_one(tiny):
-    """What a head has at every position is what it has as a whole; at one position it changes what follows."""
+    """A head that takes each position takes the whole; one position changes that position and those after it."""
     model, site = tiny("gpt2", "GPT2LMHeadModel"), Site("decoder", 0)
     length = model.tokenize([A])[0].length
     for part in ("output", "values"):
