@@ -196,14 +196,25 @@ def test_a_head_that_a_site_does_not_have_is_refused(opened):
 
 
 def test_pairs_in_a_batch_know_their_texts(opened):
-    """Each its own two, of any length; blanks beside the sign are of neither, places are those in what was typed."""
-    first, second = opened("Bert", cut=words(ends=True)).tokenize(["w5 w6  |||   w7", "w8|||w9 w10 w11"])
+    """Each its own two, of any length, as the model itself reads pairs; blanks beside the sign are of neither."""
+    names = ["input_ids", "token_type_ids", "attention_mask"]
+    model = opened("Bert", cut=words(ends=True), model_input_names=names)
+    first, second = model.tokenize(["w5 w6  |||   w7", "w8|||w9 w10 w11"])
+    logits = build("Bert")(
+        torch.tensor([[1, 8, 2, 9, 10, 11, 2]]), token_type_ids=torch.tensor([[0] * 3 + [1] * 4])
+    ).logits
 
     assert [token.segment for token in first.tokens[: first.length]] == [0, 0, 0, 0, 1, 1]
     assert [token.segment for token in second.tokens] == [0, 0, 0, 1, 1, 1, 1]
     for one in (first, second):
         typed = [token for token in one.tokens if not token.special]
         assert [one.text[token.start : token.end] for token in typed] == [token.text for token in typed]
+    assert_close(
+        model.run((first, second)).prediction.logits[1],
+        build("Bert")(ids, token_type_ids=types).logits[0],
+        rtol=1e-4,
+        atol=1e-5,
+    )
 
 
 def test_bars_stay_in_a_text_that_a_model_continues(opened):
