@@ -200,21 +200,15 @@ def test_pairs_in_a_batch_know_their_texts(opened):
     names = ["input_ids", "token_type_ids", "attention_mask"]
     model = opened("Bert", cut=words(ends=True), model_input_names=names)
     first, second = model.tokenize(["w5 w6  |||   w7", "w8|||w9 w10 w11"])
-    logits = build("Bert")(
-        torch.tensor([[1, 8, 2, 9, 10, 11, 2]]), token_type_ids=torch.tensor([[0] * 3 + [1] * 4])
-    ).logits
+    ids, types = torch.tensor([[1, 8, 2, 9, 10, 11, 2]]), torch.tensor([[0] * 3 + [1] * 4])
+    expected = build("Bert")(ids, token_type_ids=types).logits[0]
 
     assert [token.segment for token in first.tokens[: first.length]] == [0, 0, 0, 0, 1, 1]
     assert [token.segment for token in second.tokens] == [0, 0, 0, 1, 1, 1, 1]
     for one in (first, second):
         typed = [token for token in one.tokens if not token.special]
         assert [one.text[token.start : token.end] for token in typed] == [token.text for token in typed]
-    assert_close(
-        model.run((first, second)).prediction.logits[1],
-        build("Bert")(ids, token_type_ids=types).logits[0],
-        rtol=1e-4,
-        atol=1e-5,
-    )
+    assert_close(model.run((first, second)).prediction.logits[1], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_bars_stay_in_a_text_that_a_model_continues(opened):

@@ -125,15 +125,14 @@ def test_patches_in_another_order_are_refused(load):
         hook.remove()
 
 
-@pytest.mark.parametrize("name", ["ViTMAEModel", "ViTMAEForPreTraining"])
-def test_a_model_that_draws_at_random_is_refused(tmp_path, name):
+def test_a_model_that_draws_at_random_is_refused(tmp_path):
     """A masked autoencoder keeps another quarter of the patches in each run; that no run is the next one is said."""
     sizes = {"decoder_hidden_size": 32, "decoder_num_hidden_layers": 1, "decoder_num_attention_heads": 4}
     config = transformers.ViTMAEConfig(**SMALL | {"image_size": 64}, **sizes, decoder_intermediate_size=32)
-    uneven(getattr(transformers, name)(config)).save_pretrained(tmp_path)
+    uneven(transformers.ViTMAEModel(config)).save_pretrained(tmp_path)
     transformers.ViTImageProcessorPil(size={"height": 64, "width": 64}).save_pretrained(tmp_path)
 
-    with pytest.raises(InputError, match=f"{name}. draws at random: two runs on one picture differ"):
+    with pytest.raises(InputError, match="ViTMAEModel. draws at random: two runs on one picture differ"):
         attnviz.load(str(tmp_path))
 
 
