@@ -132,7 +132,7 @@ def test_a_model_that_draws_at_random_is_refused(tmp_path):
     uneven(transformers.ViTMAEModel(config)).save_pretrained(tmp_path)
     transformers.ViTImageProcessorPil(size={"height": 64, "width": 64}).save_pretrained(tmp_path)
 
-    with pytest.raises(InputError, match="ViTMAEModel. draws at random: two runs on one picture differ"):
+    with pytest.raises(InputError, match=r"ViTMAEModel. draws at random: two runs on one picture differ"):
         attnviz.load(str(tmp_path))
 
 
