@@ -1,10 +1,11 @@
-"""A person's own model as a source like any other."""
+"""A person's own model, or one run of it, as a source like any other."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
 from own_models import WORDS, Attention, Translator, Writer, tokenize
+from seeing import PICTURE, Sees, seen_by
 from torch import nn
 from torch.testing import assert_close
 
@@ -13,6 +14,9 @@ from attnviz.check.leak_test import leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import AttnvizError, InputError
 from attnviz.core.masks import Window
+from attnviz.sources.own_code import Recorded
+from attnviz.sources.saved import Saved
+from attnviz.studies.ablation import sweep
 
 TEXT = "the cat sat on the mat"
 
@@ -117,22 +121,28 @@ def test_an_encoder_decoder_reads_two_texts():
     assert leak_test(source, source.tokenize(["the cat sat ||| the dog ran on"])).pairs == ()
 
 
+NUMBERS = ["#1", "#1", "#2", "#3", "#4", "#1", "#5"]
+
+
 @pytest.mark.parametrize(
     ("cut", "words", "labels"),
     [
         (lambda text: torch.tensor([tokenize(text)]), WORDS, TEXT.split()),
-        (
-            SimpleNamespace(encode=tokenize, convert_ids_to_tokens=lambda ids: [WORDS[id] for id in ids]),
-            None,
-            TEXT.split(),
-        ),
-        (lambda text: [1, *tokenize(text)], None, ["#1", "#1", "#2", "#3", "#4", "#1", "#5"]),
+        (SimpleNamespace(encode=tokenize, convert_ids_to_tokens=words_of), None, TEXT.split()),
+        (lambda text: [1, *tokenize(text)], None, NUMBERS),
+        (tokenize, dict(enumerate(WORDS)), TEXT.split()),
+        (tokenize, words_of, TEXT.split()),
+        (tokenize, lambda ids: " ".join(WORDS[id] for id in ids), TEXT.split()),
     ],
-    ids=["tensor", "tokenizer", "numbers"],
+    ids=["tensor", "tokenizer", "numbers", "dict", "function", "function that joins"],
 )
-def test_what_tokenizers_give(cut, words, labels):
-    """Strings are the words, or those of a tokenizer, else numbers."""
-    assert [*attnviz.wrap(Writer(), cut, TEXT, words=words).tokenize([TEXT])[0].labels] == labels
+def test_what_tokenizers_and_words_give(cut, words, labels):
+    """Words are a list, a dict, a function, or those of a tokenizer; else numbers stand for them."""
+    source = attnviz.wrap(Writer(), cut, TEXT, words=words)
+
+    assert [*source.tokenize([TEXT])[0].labels] == labels
+    if words is not None:
+        assert [*attnviz.analyze(TEXT, source).prediction.vocabulary] == WORDS
 
 
 def test_attention_over_other_positions_is_not_shown():
@@ -166,16 +176,6 @@ def test_pieces_stand_in_the_text_and_are_joined():
     assert [token.special for token in tokens] == [True, False, False, False, False, False, True, False]
 
 
-@pytest.mark.parametrize("words", [WORDS, dict(enumerate(WORDS)), words_of])
-def test_words_are_a_list_a_dict_or_a_function(words):
-    """And a function that joins what it is given is asked for one at a time."""
-    source = attnviz.wrap(Writer(), tokenize, TEXT, words=words)
-    joined = attnviz.wrap(Writer(), tokenize, TEXT, words=lambda ids: " ".join(WORDS[id] for id in ids))
-
-    assert source.tokenize([TEXT])[0].labels == joined.tokenize([TEXT])[0].labels == tuple(TEXT.split())
-    assert [*attnviz.analyze(TEXT, source).prediction.vocabulary] == WORDS
-
-
 def test_a_model_that_classifies_has_labels():
     """By the names in its configuration, else by numbers; words of its vocabulary are none."""
 
@@ -201,3 +201,63 @@ def test_what_cannot_be_wrapped_is_said_in_one_sentence():
         attnviz.wrap(len, tokenize, TEXT)
     with pytest.raises(InputError, match="makes no tokens of"):
         attnviz.wrap(Writer(), lambda text: [], TEXT)
+
+
+# One input of any kind: a record, or a function from edits to one
+
+
+@pytest.fixture
+def look():
+    """A run of a model on a picture, with edits."""
+    seen_by(model := Sees(), PICTURE)
+
+    def look(edits):
+        with torch.no_grad(), attnviz.capture(model, edits) as seen:
+            model(PICTURE[None])
+        return seen.record(places=(3, 5), image=PICTURE)
+
+    return look
+
+
+def test_a_function_of_edits_is_a_source(look):
+    """Whatever the model reads: heads are switched off in it, and each head in turn."""
+    source = Recorded.of(look)
+    (text,) = source.examples
+    off = attnviz.analyze(text, source, Edits(heads_off={(Site("encoder", 0), 1)}))
+
+    assert (source.name, source.read_only, source.site_name(Site("encoder", 0))) == (
+        "Sees",
+        None,
+        "encoder layer 0 · attention",
+    )
+    assert attnviz.analyze(text, source).steps is source.record.steps
+    assert off.step(Site("encoder", 0)).is_off(1)
+    assert not torch.equal(off.output, source.record.output)
+    assert len(sweep(source, source.tokenize([text])).heads) == 3
+
+
+def test_a_record_reads_its_own_text_alone(look):
+    """A change acts on its attention, and it says how far that reaches."""
+    source = Saved("one run", look(Edits()))
+    (text,) = source.examples
+
+    assert "the rest of the model is not in the file" in source.alone
+    assert attnviz.analyze(text, source, Edits(temperature=2.0)).step(Site("encoder", 0)).scoring.temperature == 2
+    with pytest.raises(InputError, match="the rest of the model is not in the file"):
+        sweep(source, source.tokenize([text]))
+    with pytest.raises(InputError, match="holds one run"):
+        attnviz.analyze("another text", source)
+
+
+def test_what_changes_tokens_is_refused(look):
+    """A leak test would say of a picture that nothing moved, as its tokens are names alone."""
+    source = Recorded.of(look)
+    with pytest.raises(InputError, match="holds one run"):
+        leak_test(source)
+
+
+def test_a_function_that_gives_something_else_is_refused(look):
+    with pytest.raises(InputError, match="it takes Edits and gives a Record"):
+        Recorded.of(lambda edits: 3)
+    with pytest.raises(InputError, match=r"Line \d+ of test_wrapped\.py raised ZeroDivisionError"):
+        Recorded.of(lambda edits: 1 / 0)

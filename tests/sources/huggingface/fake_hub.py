@@ -117,12 +117,6 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(ConnectionError):  # whoever asked is gone
             super().handle()
 
-    def do_HEAD(self) -> None:
-        self.answer()
-
-    def do_GET(self) -> None:
-        self.answer()
-
     def answer(self) -> None:
         hub, path = self.hub, self.path.partition("?")[0]
         hub.asked.append((self.command, path, self.headers.get("Authorization")))
@@ -141,6 +135,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             name, _, rest = path[1:].partition("/resolve/")
             self.file(name, rest.partition("/")[2])
+
+    do_HEAD = do_GET = answer
 
     def refuse(self, status: int, code: str = "") -> None:
         self.send_response(status)

@@ -1,38 +1,24 @@
 """Tiny models of every family with random weights, built from their configurations: nothing is downloaded."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import Tensor
 
 TOKENS, WRITTEN, VOCABULARY = 9, 7, 99
 
-_SIZES = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 64,
-}
-_GROUPED = _SIZES | {"num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-_BART = {
-    "vocab_size": VOCABULARY,
-    "d_model": 32,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 48,
-    "decoder_ffn_dim": 48,
-    "max_position_embeddings": 64,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "decoder_start_token_id": 2,
-    "forced_eos_token_id": None,
-}
+_SIZES = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+_SIZES |= {"intermediate_size": 48, "max_position_embeddings": 64}
+_IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+_GROUPED = _SIZES | _IDS | {"num_key_value_heads": 2, "head_dim": 8}
+_PARTS = {"layers": 2, "attention_heads": 4, "ffn_dim": 32}
+SIDES = {f"{side}_{name}": size for side in ("encoder", "decoder") for name, size in _PARTS.items()}
+"""Sizes of both sides of a model with an encoder and a decoder."""
+_BART = {"vocab_size": VOCABULARY, "d_model": 32, "max_position_embeddings": 64} | SIDES | _IDS
+_BART |= {"decoder_start_token_id": 2, "forced_eos_token_id": None}
 _SMALL = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_attention_heads": 4}
 
 ENCODERS = {
@@ -109,6 +95,24 @@ def build(family: str, attention: str = "eager", **more: Any) -> transformers.Pr
         if "sinks" in name or "relative_attention_bias" in name:
             torch.nn.init.normal_(parameter)
     return model.requires_grad_(False)
+
+
+def words(ends: bool = False, **more: int) -> Tokenizer:
+    """A tokenizer of the words w5 to w98, and `more`, between a beginning and an end if it has `ends`."""
+    ids = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4} | {f"w{i}": i for i in range(5, VOCABULARY)}
+    cut = Tokenizer(models.WordLevel(ids | more, "<unk>"))
+    cut.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if ends:
+        cut.post_processor = processors.BertProcessing(("</s>", 2), ("<s>", 1))
+    return cut
+
+
+def save(folder: Path, model: transformers.PreTrainedModel, cut: Tokenizer | None = None, **settings: Any) -> str:
+    """Save a model with a tokenizer, by default that of `words`; return the folder."""
+    model.save_pretrained(folder)
+    names = {"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "eos_token": "</s>"} | settings
+    transformers.PreTrainedTokenizerFast(tokenizer_object=cut or words(), **names).save_pretrained(folder)
+    return str(folder)
 
 
 def example(family: str) -> tuple[dict[str, Tensor], tuple[int, ...] | None]:

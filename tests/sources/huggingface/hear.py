@@ -4,37 +4,39 @@ from pathlib import Path
 
 import torch
 import transformers as hf
-from sight import uneven
+from families import SIDES
+from sight import LAYER, save
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 RATE = 16_000
 WORDS = ["<start>", "<end>", *(f"w{i}" for i in range(58))]
 
 _SMALL = {"conv_dim": [16] * 7, "num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 4}
-_LAYER = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
-_SIDES = {"layers": 2, "attention_heads": 4, "ffn_dim": 32}
 
 
 def _whisper():
-    sides = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in _SIDES.items()}
     ids = {"decoder_start_token_id": 0, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
     sizes = {"d_model": 32, "num_mel_bins": 8, "max_source_positions": 100, "max_target_positions": 24}
-    config = hf.WhisperConfig(vocab_size=60, **sizes, **ids, **sides, suppress_tokens=None, begin_suppress_tokens=None)
-    return hf.WhisperForConditionalGeneration(config), hf.WhisperFeatureExtractor(feature_size=8, chunk_length=2)
+    config = hf.WhisperConfig(vocab_size=60, **sizes, **ids, **SIDES, suppress_tokens=None, begin_suppress_tokens=None)
+    words = Tokenizer(models.WordLevel({word: id for id, word in enumerate(WORDS)}, unk_token="w0"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    names = {"bos_token": "<start>", "eos_token": "<end>", "pad_token": "<end>", "unk_token": "w0"}
+    tokenizer, extractor = hf.PreTrainedTokenizerFast(tokenizer_object=words, **names), hf.WhisperFeatureExtractor
+    return hf.WhisperForConditionalGeneration(config), extractor(feature_size=8, chunk_length=2), tokenizer
 
 
 FAMILIES = {
     "whisper": _whisper,
     "wav2vec2": lambda: (
-        hf.Wav2Vec2Model(hf.Wav2Vec2Config(**_LAYER, **_SMALL, feat_extract_norm="layer")),
+        hf.Wav2Vec2Model(hf.Wav2Vec2Config(**LAYER, **_SMALL, feat_extract_norm="layer")),
         hf.Wav2Vec2FeatureExtractor(),
     ),
     "hubert": lambda: (
-        hf.HubertForSequenceClassification(hf.HubertConfig(**_LAYER, **_SMALL, num_labels=3)),
+        hf.HubertForSequenceClassification(hf.HubertConfig(**LAYER, **_SMALL, num_labels=3)),
         hf.Wav2Vec2FeatureExtractor(),
     ),
     "ast": lambda: (
-        hf.ASTForAudioClassification(hf.ASTConfig(**_LAYER, max_length=116, num_mel_bins=32, num_labels=3)),
+        hf.ASTForAudioClassification(hf.ASTConfig(**LAYER, max_length=116, num_mel_bins=32, num_labels=3)),
         hf.ASTFeatureExtractor(num_mel_bins=32, max_length=116),
     ),
 }
@@ -43,16 +45,7 @@ FAMILIES = {
 def folder(path: Path, family: str) -> Path:
     """A folder of a tiny model of a family."""
     torch.manual_seed(0)
-    model, extractor = FAMILIES[family]()
-    uneven(model).save_pretrained(path)
-    extractor.save_pretrained(path)
-    if family == "whisper":
-        tokenizer = Tokenizer(models.WordLevel({word: id for id, word in enumerate(WORDS)}, unk_token="w0"))
-        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-        hf.PreTrainedTokenizerFast(
-            tokenizer_object=tokenizer, bos_token="<start>", eos_token="<end>", pad_token="<end>", unk_token="w0"
-        ).save_pretrained(path)
-    return path
+    return save(path, *FAMILIES[family]())
 
 
 def tones(seconds: float = 1.0, rate: int = RATE) -> torch.Tensor:

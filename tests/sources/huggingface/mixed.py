@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 import transformers as hf
-from sight import uneven
+from sight import LAYER, SMALL, save
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers.models.smolvlm import processing_smolvlm
 
@@ -14,16 +14,8 @@ from attnviz.sources.huggingface.mixing import without_videos
 LETTERS = (*map(chr, range(33, 127)), "Ġ", "Ċ")
 SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<image>", "<begin>", "<end>", "<video>", "<fake_token_around_image>")
 SPECIAL += ("<global-img>", "<end_of_utterance>", *(f"<row_{row}_col_{column}>" for row in "123" for column in "123"))
-TEXT = {"vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 8}
-TEXT |= {
-    "num_key_value_heads": 2,
-    "intermediate_size": 48,
-    "max_position_embeddings": 2048,
-    "tie_word_embeddings": False,
-}
-TEXT |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-EYE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
-EYE |= {"image_size": 32, "patch_size": 8}
+TEXT = LAYER | {"vocab_size": 128, "head_dim": 8, "num_key_value_heads": 2, "max_position_embeddings": 2048}
+TEXT |= {"tie_word_embeddings": False, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 SQUARE = {"height": 32, "width": 32}
 IMAGE = SPECIAL.index("<image>")
 LAYERS = ["sliding_attention", "full_attention"]
@@ -46,25 +38,25 @@ def tokenizer(**names: str) -> Any:
 
 
 def _clip(kind: str, **more: Any) -> Any:
-    tower = hf.CLIPVisionConfig(**EYE)
+    tower = hf.CLIPVisionConfig(**SMALL)
     text = hf.LlamaConfig(**TEXT)
     return getattr(hf, kind)(vision_config=tower, text_config=text, image_token_id=IMAGE, **more)
+
+
+COUNTS = {"patch_size": 8, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
+PINPOINTS = {"image_grid_pinpoints": [[32, 64], [64, 32], [64, 64], [32, 96]]}
 
 
 def llava():
     config = _clip("LlavaConfig", vision_feature_select_strategy="default", vision_feature_layer=-1)
     images = hf.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size=SQUARE)
-    template = TURN.replace("IMAGE", "<image>")
-    options = {"patch_size": 8, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
-    return config, hf.LlavaProcessor(images, tokenizer(), chat_template=template, **options)
+    return config, hf.LlavaProcessor(images, tokenizer(), chat_template=TURN.replace("IMAGE", "<image>"), **COUNTS)
 
 
 def llava_next():
-    pinpoints = [[32, 64], [64, 32], [64, 64], [32, 96]]
-    config = _clip("LlavaNextConfig", image_grid_pinpoints=pinpoints, vision_feature_layer=-1)
-    images = hf.LlavaNextImageProcessorPil(size={"shortest_edge": 32}, crop_size=SQUARE, image_grid_pinpoints=pinpoints)
-    options = {"patch_size": 8, "vision_feature_select_strategy": "default", "num_additional_image_tokens": 1}
-    return config, hf.LlavaNextProcessor(images, tokenizer(), **options)
+    config = _clip("LlavaNextConfig", **PINPOINTS, vision_feature_layer=-1)
+    images = hf.LlavaNextImageProcessorPil(size={"shortest_edge": 32}, crop_size=SQUARE, **PINPOINTS)
+    return config, hf.LlavaNextProcessor(images, tokenizer(), **COUNTS)
 
 
 def _qwen(kind: str, vision: dict[str, Any], **text: Any):
@@ -92,29 +84,27 @@ def qwen3_vl():
     return _qwen("Qwen3VL", sizes | {"deepstack_visual_indexes": [0]})
 
 
-def idefics3():
-    vision = EYE | {"image_size": 32}
+def _idefics(kind: str, processor: Any, *more: None):
     text = hf.LlamaConfig(**TEXT)
-    config = hf.Idefics3Config(vision_config=vision, text_config=text, image_token_id=IMAGE, scale_factor=2)
-    images = hf.Idefics3ImageProcessorPil(size={"longest_edge": 96}, max_image_size={"longest_edge": 32})
-    return config, hf.Idefics3Processor(
-        images, tokenizer(), image_seq_len=4, chat_template=TURN.replace("IMAGE", "<image>")
-    )
+    config = getattr(hf, f"{kind}Config")(vision_config=SMALL, text_config=text, image_token_id=IMAGE, scale_factor=2)
+    images = getattr(hf, f"{kind}ImageProcessorPil")(size={"longest_edge": 96}, max_image_size={"longest_edge": 32})
+    template = TURN.replace("IMAGE", "<image>")
+    return config, processor(images, tokenizer(), *more, image_seq_len=4, chat_template=template)
+
+
+def idefics3():
+    return _idefics("Idefics3", hf.Idefics3Processor)
 
 
 def smolvlm():
     processing_smolvlm.num2words = str  # of a package that writes the lengths of videos alone
-    vision, text = EYE | {"image_size": 32}, hf.LlamaConfig(**TEXT)
-    config = hf.SmolVLMConfig(vision_config=vision, text_config=text, image_token_id=IMAGE, scale_factor=2)
-    images = hf.SmolVLMImageProcessorPil(size={"longest_edge": 96}, max_image_size={"longest_edge": 32})
-    processor, template = without_videos(hf.SmolVLMProcessor), TURN.replace("IMAGE", "<image>")
-    return config, processor(images, tokenizer(), None, image_seq_len=4, chat_template=template)
+    return _idefics("SmolVLM", without_videos(hf.SmolVLMProcessor), None)
 
 
 def gemma3():
     text = hf.Gemma3TextConfig(**TEXT, sliding_window=8, query_pre_attn_scalar=8, layer_types=LAYERS)
     config = hf.Gemma3Config(
-        vision_config=hf.SiglipVisionConfig(**EYE),
+        vision_config=hf.SiglipVisionConfig(**SMALL),
         text_config=text,
         image_token_id=IMAGE,
         boi_token_id=5,
@@ -127,7 +117,7 @@ def gemma3():
 
 
 def internvl():
-    vision = EYE | {"image_size": [32, 32], "patch_size": [8, 8]}
+    vision = LAYER | {"image_size": [32, 32], "patch_size": [8, 8]}
     text = hf.Qwen2Config(**TEXT)
     config = hf.InternVLConfig(vision_config=vision, text_config=text, image_token_id=IMAGE, image_seq_length=4)
     images = hf.GotOcr2ImageProcessorPil(size=SQUARE, crop_to_patches=True, min_patches=1, max_patches=6)
@@ -138,7 +128,7 @@ def internvl():
 
 
 def paligemma():
-    vision = hf.SiglipVisionConfig(**EYE, projection_dim=32, vision_use_head=False)
+    vision = hf.SiglipVisionConfig(**SMALL, projection_dim=32, vision_use_head=False)
     text = hf.GemmaConfig(**TEXT)
     config = hf.PaliGemmaConfig(vision_config=vision, text_config=text, image_token_id=IMAGE, projection_dim=32)
     images = hf.SiglipImageProcessorPil(size=SQUARE)
@@ -164,7 +154,4 @@ def folder(path: Path, family: str) -> Path:
     """A folder of a tiny model of a family."""
     torch.manual_seed(0)
     config, processor = (FAMILIES | {"llava_next": llava_next})[family]()
-    model = hf.AutoModelForImageTextToText.from_config(config)
-    uneven(model).save_pretrained(path)
-    processor.save_pretrained(path)
-    return path
+    return save(path, hf.AutoModelForImageTextToText.from_config(config), processor)

@@ -4,30 +4,22 @@ from pathlib import Path
 
 import torch
 import transformers as hf
+from families import SIDES
 
-SMALL = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "image_size": 32,
-    "patch_size": 8,
-}
+LAYER = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+SMALL = LAYER | {"image_size": 32, "patch_size": 8}
 _SQUARE = {"size": {"height": 32, "width": 32}}
 _CROPPED = {"size": {"shortest_edge": 40}, "crop_size": {"height": 32, "width": 32}}
 
 
 def _detr():
     backbone = hf.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], out_features=["stage2"])
-    sides = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in _LAYERS.items()}
     none = {"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None}
-    return hf.DetrConfig(**none, backbone_config=backbone, d_model=32, num_queries=7, **sides)
+    return hf.DetrConfig(**none, backbone_config=backbone, d_model=32, num_queries=7, **SIDES)
 
 
-_LAYERS = {"layers": 2, "attention_heads": 4, "ffn_dim": 32}
 _STAGES = {"num_encoder_blocks": 2, "depths": [1, 1], "sr_ratios": [4, 2], "num_attention_heads": [1, 2]}
 _STAGES |= {"hidden_sizes": [16, 32], "patch_sizes": [7, 3], "strides": [4, 2], "mlp_ratios": [2, 2]}
-_TOWER = dict(SMALL)
 _WINDOWS = {"patch_size": 4, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 4, "num_labels": 3}
 _WORDS = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 
@@ -54,11 +46,11 @@ FAMILIES = {
         hf.ViTImageProcessorPil(**_SQUARE),
     ),
     "siglip": lambda: (
-        hf.SiglipModel(hf.SiglipConfig(vision_config=_TOWER, text_config=_WORDS | {"intermediate_size": 32})),
+        hf.SiglipModel(hf.SiglipConfig(vision_config=SMALL, text_config=_WORDS | {"intermediate_size": 32})),
         hf.SiglipImageProcessorPil(**_SQUARE),
     ),
     "clip": lambda: (
-        hf.CLIPModel(hf.CLIPConfig(vision_config=_TOWER, text_config=_WORDS | {"intermediate_size": 32})),
+        hf.CLIPModel(hf.CLIPConfig(vision_config=SMALL, text_config=_WORDS | {"intermediate_size": 32})),
         hf.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size=_SQUARE["size"]),
     ),
     "segformer": lambda: (
@@ -96,10 +88,14 @@ def uneven(model: torch.nn.Module) -> torch.nn.Module:
     return model
 
 
+def save(path: Path, model: torch.nn.Module, *processors) -> Path:
+    """Write the folder of a model whose attention is uneven."""
+    for part in (uneven(model), *processors):
+        part.save_pretrained(path)
+    return path
+
+
 def folder(path: Path, family: str) -> Path:
     """A folder of a tiny model of a family."""
     torch.manual_seed(0)
-    model, processor = (FAMILIES | WINDOWED)[family]()
-    uneven(model).save_pretrained(path)
-    processor.save_pretrained(path)
-    return path
+    return save(path, *(FAMILIES | WINDOWED)[family]())

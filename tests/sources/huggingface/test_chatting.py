@@ -118,6 +118,4 @@ def test_a_link_to_a_chat_is_exported_with_its_answer(folders, tmp_path):
 
         figure = attnviz.figures.head(generated.record, attnviz.Site("decoder", 1), 2)
         with np.load(path) as exported, np.load(io.BytesIO(attnviz.export.render(figure, "npz"))) as expected:
-            assert {name: exported[name].tolist() for name in exported} == {
-                name: expected[name].tolist() for name in expected
-            }
+            np.testing.assert_equal(dict(exported), dict(expected))

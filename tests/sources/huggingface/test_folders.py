@@ -10,16 +10,10 @@ from safetensors.torch import load_file, save_file
 import attnviz
 from attnviz import cases, figures
 from attnviz.core.errors import AttnvizError, InputError
-from attnviz.sources.huggingface import loading
 from attnviz.sources.huggingface.source import HuggingFace
 
+pytestmark = pytest.mark.usefixtures("nothing_is_kept")
 TEXT = "the cat sat on the mat"
-
-
-@pytest.fixture(autouse=True)
-def forgotten():
-    """No model of a folder is kept for the next state of the folder."""
-    loading._models.clear()
 
 
 def refusal(name) -> str:
@@ -47,24 +41,21 @@ def test_an_adapter_is_to_be_merged(tmp_path):
     assert merge in refusal(folder)
 
 
-@pytest.mark.parametrize("of", ["folder", "file"])
-def test_gguf_is_to_be_converted(tmp_path, of):
+def test_gguf_is_to_be_converted(tmp_path):
+    """By the line that is said, whether the folder or the file is given."""
     folder = touched(tmp_path / "gguf", "tiny-Q4_0.gguf")
-    said = refusal(folder if of == "folder" else folder / "tiny-Q4_0.gguf")
-
-    assert "holds weights as GGUF" in said
-    assert f'from_pretrained("{folder}", gguf_file="tiny-Q4_0.gguf")' in said
+    for path in (folder, folder / "tiny-Q4_0.gguf"):
+        assert "holds weights as GGUF" in (sentence := refusal(path))
+        assert f'from_pretrained("{folder}", gguf_file="tiny-Q4_0.gguf")' in sentence
 
 
 @pytest.mark.parametrize("name", ["model.pt", "best.ckpt", "pytorch_model.bin", "weights.safetensors"])
-@pytest.mark.parametrize("of", ["folder", "file"])
-def test_a_state_dict_is_to_be_loaded_into_its_model(tmp_path, name, of):
+def test_a_state_dict_is_to_be_loaded_into_its_model(tmp_path, name):
     """There is nothing that says which model that is."""
     folder = touched(tmp_path / "weights", name)
-    said = refusal(folder if of == "folder" else folder / name)
-
-    assert f"holds weights ({name}) without config.json, such as a state_dict." in said
-    assert "attnviz.capture(model)" in said
+    for path in (folder, folder / name):
+        assert f"holds weights ({name}) without config.json, such as a state_dict." in (sentence := refusal(path))
+        assert "attnviz.capture(model)" in sentence
 
 
 def test_weights_as_pickle_are_converted_by_the_line_that_is_said(tmp_path, monkeypatch):
@@ -85,22 +76,13 @@ def test_weights_as_pickle_are_converted_by_the_line_that_is_said(tmp_path, monk
     assert attnviz.analyze(TEXT, "converted").steps
 
 
-def test_a_checkpoint_inside_is_named(tmp_path):
-    """As the folder to give instead."""
+def test_a_checkpoint_inside_is_named(tmp_path, monkeypatch):
+    """As the folder to give instead, also by the bare name of a folder in this place."""
     write(tmp_path / "run" / "checkpoint-500")
-
-    assert refusal(tmp_path / "run").endswith("such as " + str(tmp_path / "run" / "checkpoint-500") + ".")
-
-
-def test_a_folder_in_this_place_is_meant_by_its_bare_name(tmp_path, monkeypatch):
-    """A folder with weights or checkpoints; any other name is looked up in a hub."""
-    write(tmp_path / "run" / "checkpoint-5")
-    touched(tmp_path / "gpt2")
     monkeypatch.chdir(tmp_path)
 
+    assert refusal(tmp_path / "run").endswith("such as " + str(tmp_path / "run" / "checkpoint-500") + ".")
     assert "has no config.json, so" in refusal("run")
-    with pytest.raises(AttnvizError, match="is not on this machine"):
-        attnviz.load("gpt2")
 
 
 def test_a_folder_that_is_not_there_is_said_without_the_models_that_ship(tmp_path):
@@ -109,8 +91,10 @@ def test_a_folder_that_is_not_there_is_said_without_the_models_that_ship(tmp_pat
         attnviz.load("no name")
 
 
-@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod.", "model.net."])
-@pytest.mark.parametrize("family", ["Bert", "Llama", "T5"])
+@pytest.mark.parametrize(
+    ("prefix", "family"),
+    [("module.", "Bert"), ("_orig_mod.", "T5"), ("module._orig_mod.", "GPT2"), ("model.net.", "Llama")],
+)
 def test_a_prefix_that_all_weights_share_is_left_out(tmp_path, prefix, family):
     """As DataParallel, a compiled model and Lightning write it; it is said, and the numbers are the same."""
     plain = write(tmp_path / "plain", build(family))
@@ -124,9 +108,6 @@ def test_a_prefix_that_all_weights_share_is_left_out(tmp_path, prefix, family):
     assert model.facts.notes == (f"weights named without their prefix “{prefix}”",)
     assert any(prefix in value for _, value in model.described())
     assert HuggingFace(str(plain)).facts.notes == ()
-
-
-# Names
 
 
 @pytest.mark.parametrize(

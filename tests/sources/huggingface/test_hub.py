@@ -94,7 +94,6 @@ def test_a_model_that_was_renamed_is_found_by_its_old_name(world):
         ("gated", "is gated"),
         (401, "There is no model"),
         (403, "is gated"),
-        (404, "There is no model"),
         (429, "error 429"),
         (500, "error 500"),
         ("hang", "cannot be reached"),
@@ -213,13 +212,10 @@ def test_a_token_goes_to_the_hub_alone_and_into_no_sentence(world, monkeypatch, 
     assert "secret" not in refusal(lambda: hub.find(NAME))
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["", "a b", "a/b/c", "x" * 200, "a--b", "a/..", "-x", "x@", "a\0b", "\ud800", "é", "<b>"],
-)
-def test_what_is_no_name_is_said_at_once(world, name):
+def test_what_is_no_name_is_said_at_once(world):
     """Nobody is asked about it."""
-    assert "no name of a model" in refusal(lambda: hub.find(name))
+    for name in ("", "a b", "a/b/c", "x" * 200, "a--b", "a/..", "-x", "x@", "a\0b", "\ud800", "é", "<b>"):
+        assert "no name of a model" in refusal(lambda name=name: hub.find(name))
     assert world.asked == []
 
 

@@ -19,11 +19,6 @@ def generated(model, ids, **more):
     return model.generate(input_ids=ids, attention_mask=torch.ones_like(ids), **NO_END | more)
 
 
-def weights_of(record, layer, sentence=0):
-    step = record.steps[layer]
-    return torch.stack([step.weights(head, sentence=sentence) for head in range(step.num_heads)])
-
-
 def test_a_generation_is_refused_with_what_to_give_instead():
     model = build("GPT2")
     written = generated(model, PROMPT)
@@ -38,9 +33,8 @@ def test_what_a_model_returns_is_taken_whole():
     """Its output, or the tuple in it."""
     given = build("Bert")(PROMPT, output_attentions=True)
 
-    whole, part = from_arrays(given), from_arrays(given.attentions)
-    assert torch.equal(weights_of(whole, 1), weights_of(part, 1))
-    assert_close(weights_of(whole, 1), given.attentions[1][0], rtol=1e-6, atol=1e-7)
+    for record in (from_arrays(given), from_arrays(given.attentions)):
+        assert_close(record.steps[1].weights(2), given.attentions[1][0, 2], rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("empty", [(), [], (None, None), ((), ()), "sdpa", "sdpa generation"])
@@ -55,18 +49,7 @@ def test_no_attention_says_how_to_get_it(empty):
         from_arrays(empty)
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        [np.ones((2, 2)), "text"],
-        [{"a": 1}],
-        object(),
-        {"layer": np.ones((2, 2))},
-        [[np.ones((1, 2, 3, 3)), np.ones((1, 2, 3, 3))], [np.ones((1, 2, 1, 4))]],
-        [[np.ones((1, 2, 3, 3))], [np.ones((2, 2, 1, 4))]],
-        [[1, 2], [3]],
-    ],
-)
+@pytest.mark.parametrize("odd", [[{"a": 1}], object(), {"layer": np.ones((2, 2))}, [[1, 2], [3]]])
 def test_anything_else_is_one_sentence_of_ours(odd):
     """Not NumPy's."""
     with pytest.raises(InputError) as caught:

@@ -2,22 +2,25 @@
 
 import importlib.util
 import sys
+from itertools import count
 
 import pytest
 import torch
 import transformers
-from families import OWN, TAPPED, VOCABULARY, build
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from families import OWN, TAPPED, build, save, words
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from torch.testing import assert_close
 
 import attnviz
 from attnviz.analysis.heads import head_metrics
+from attnviz.check.leak_test import leak_test
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
-from attnviz.core.masks import Subsequent
+from attnviz.core.masks import Documents, Window
 from attnviz.sources.huggingface import loading
 from attnviz.sources.huggingface.source import HuggingFace
 
+pytestmark = pytest.mark.usefixtures("nothing_is_kept")
 CAT = "The cat sat on the mat because it was tired."
 TEXTS = ["w5 w6 w7 w8 w9", "w20 w21 w22"]
 LAST = Site("encoder", 5)
@@ -28,32 +31,16 @@ needs_minilm = pytest.mark.skipif(
 
 @pytest.fixture
 def opened(tmp_path):
-    """Save a tiny model with a tokenizer of the words w5 to w98, and open it as a source."""
-    folders = []
+    """Function that saves a tiny model with a tokenizer, and opens it as a source."""
+    numbers = count()
 
     def open(family, change=None, cut=None, pad="<pad>", **settings) -> HuggingFace:
         model = build(family) if isinstance(family, str) else family
         if change:
             change(model)
-        folder = tmp_path / str(len(folders))
-        folders.append(folder)
-        model.save_pretrained(folder)
-        names = {"unk_token": "<unk>", "pad_token": pad, "mask_token": "<mask>", "eos_token": "</s>"} | settings
-        transformers.PreTrainedTokenizerFast(tokenizer_object=cut or words(), **names).save_pretrained(folder)
-        return HuggingFace(str(folder))
+        return HuggingFace(save(tmp_path / str(next(numbers)), model, cut, pad_token=pad, **settings))
 
-    yield open
-    loading._models.clear()
-
-
-def words(ends: bool = False, **more: int) -> Tokenizer:
-    """A tokenizer of the words w5 to w98, and `more`, between a beginning and an end if it has `ends`."""
-    ids = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, "<mask>": 4} | {f"w{i}": i for i in range(5, VOCABULARY)}
-    cut = Tokenizer(models.WordLevel(ids | more, "<unk>"))
-    cut.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    if ends:
-        cut.post_processor = processors.BertProcessing(("</s>", 2), ("<s>", 1))
-    return cut
+    return open
 
 
 def classifying(kind: str, **settings) -> transformers.PreTrainedModel:
@@ -111,59 +98,36 @@ def test_pieces_of_words_know_that_they_continue():
 # What each kind of model says
 
 
-@pytest.mark.parametrize("family", ["Llama", "GPT2"])
-def test_a_decoder_says_what_comes_next(opened, family):
-    """The probabilities are those of the model itself, and an edit of a head changes them."""
-    model = opened(family)
-    record = run(model)
-    read = {"input_ids": torch.tensor([[5, 6, 7, 8, 9]])}
-    with torch.inference_mode():
-        logits = build(family)(**read).logits[0]
-
-    assert_close(record.prediction.logits[0], logits, rtol=1e-4, atol=1e-5)
-    assert len(record.predicted(Site("decoder", 1))) == 5
-    after = run(model, edits=Edits(heads_off={(Site("decoder", 1), 0)}))
-    assert not torch.allclose(after.prediction.logits[0], logits, atol=1e-5)
+RULES = {"forced_bos_token_id": 7, "bad_words_ids": [[31], [40, 41]], "begin_suppress_tokens": [*range(20, 40)]}
+RULES |= {"no_repeat_ngram_size": 2, "repetition_penalty": 3.0, "min_length": 6}
 
 
-def test_a_masked_model_fills_in_the_blanks_only(opened):
-    """Without a blank nothing is predicted."""
-    record = run(opened("Bert"), ["w5 <mask> w7", "w8 w9 w10"])
+@pytest.mark.parametrize(("family", "rules"), [("T5", {}), ("Marian", {}), ("Bart", RULES)])
+def test_an_encoder_decoder_writes_as_generate_does(opened, family, rules):
+    """Greedily, each sentence of a batch, and by what the model's settings force or forbid; edits change the rest."""
 
-    assert record.prediction.blanks == ((1,), ())
-    first, second, third = record.predicted(Site("encoder", 0))
-    assert first == third == ""
-    assert second == record.prediction.most_probable(1, 1)[0][0]
-    assert set(record.predicted(Site("encoder", 0), sentence=1)) == {""}
+    def change(model):
+        model.generation_config.update(**rules)
+        if rules:  # else it says one word for ever, and never ends
+            model.lm_head.weight.mul_(5)
+            model.final_logits_bias[0, 2] = 3
 
-
-@pytest.mark.parametrize("family", ["T5", "Bart", "Marian"])
-def test_an_encoder_decoder_writes_as_generate_does(opened, family):
-    """Greedily, each sentence of a batch; its decoder's rows are what it read, and edits change what it says."""
-    model = opened(family)
+    model = opened(family, change)
     record = run(model)
     read = model.loaded.tokenizer(TEXTS, padding=True, return_tensors="pt")
     fresh = transformers.AutoModelForSeq2SeqLM.from_pretrained(model.model)
     settings = {"num_beams": 1, "do_sample": False, "max_new_tokens": 12}
-    expected = fresh.generate(input_ids=read.input_ids, attention_mask=read.attention_mask, **settings)
+    expected = fresh.generate(input_ids=read.input_ids, attention_mask=read.attention_mask, **settings).tolist()
 
-    for sentence in range(2):
-        wrote = [token.id for token in record.targets[sentence].tokens[: record.targets[sentence].length]][:10]
-        assert wrote == expected[sentence, : len(wrote)].tolist()
+    for sentence, target in enumerate(record.targets):
+        wrote = [token.id for token in target.tokens[: target.length]][:12]
+        assert wrote == expected[sentence][: len(wrote)]
+        assert len(wrote) == 12 or 2 in expected[sentence][1:]
         assert len(record.tokens(Site("cross", 1), sentence=sentence)[0]) == record.output.shape[1]
     assert record.predicted(Site("encoder", 0)) is None
     after = run(model, edits=Edits(heads_off={(Site("cross", 1), 1)}))
     same = min(after.output.shape[1], record.output.shape[1], 2)
     assert not torch.allclose(after.output[:, :same], record.output[:, :same], atol=1e-5)
-
-
-def test_a_mask_reaches_every_attention_of_a_model(opened):
-    """As an edit: joined to the model's own."""
-    record = run(opened("Bert"), edits=Edits(mask=Subsequent()))
-
-    for step in record.steps:
-        assert not step.weights(1).triu(1).any()
-        assert "padding" in " ".join(step.reasons(1, sentence=1)[0])
 
 
 # Models with attention in code of their own
@@ -181,11 +145,6 @@ def test_padding_of_a_model_with_attention_of_its_own_is_blocked(opened, family)
         assert not step.may_attend(0, slice(length), slice(length, None), sentence=1).any()
     one, other = (head_metrics(record, sentence)[names] for record, sentence in ((alone, 0), (padded, 1)))
     assert one.to_numpy(float) == pytest.approx(other.to_numpy(float), abs=1e-3)
-
-
-def test_words_without_pieces_are_named(opened):
-    """As the page says them."""
-    assert opened("Bert").unknown(["w5 zebra w7"]) == {"zebra": ()}
 
 
 # What is refused before anything runs
@@ -237,33 +196,30 @@ def test_a_head_that_a_site_does_not_have_is_refused(opened):
 
 
 def test_pairs_in_a_batch_know_their_texts(opened):
-    """Each its own two, of any length; blanks beside the sign are of neither, places are those in what was typed."""
-    first, second = opened("Bert", cut=words(ends=True)).tokenize(["w5 w6  |||   w7", "w8|||w9 w10 w11"])
+    """Each its own two, of any length, as the model itself reads pairs; blanks beside the sign are of neither."""
+    names = ["input_ids", "token_type_ids", "attention_mask"]
+    model = opened("Bert", cut=words(ends=True), model_input_names=names)
+    first, second = model.tokenize(["w5 w6  |||   w7", "w8|||w9 w10 w11"])
+    ids, types = torch.tensor([[1, 8, 2, 9, 10, 11, 2]]), torch.tensor([[0] * 3 + [1] * 4])
+    expected = build("Bert")(ids, token_type_ids=types).logits[0]
 
     assert [token.segment for token in first.tokens[: first.length]] == [0, 0, 0, 0, 1, 1]
     assert [token.segment for token in second.tokens] == [0, 0, 0, 1, 1, 1, 1]
     for one in (first, second):
         typed = [token for token in one.tokens if not token.special]
         assert [one.text[token.start : token.end] for token in typed] == [token.text for token in typed]
-
-
-def test_a_pair_is_cut_where_pieces_begin_with_a_blank(opened):
-    """The blanks around the sign would be tokens of their own."""
-    cut = Tokenizer(models.BPE({"w": 0, "x": 1, "Ġ": 2}, [], unk_token="w"))
-    cut.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    (pair,) = opened("Roberta", cut=cut).tokenize(["w ||| x"])
-
-    assert [(token.text, token.start, token.segment) for token in pair.tokens] == [("w", 0, 0), ("x", 6, 1)]
+    assert_close(model.run((first, second)).prediction.logits[1], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_bars_stay_in_a_text_that_a_model_continues(opened):
-    """Code, tables and logs have them; no model that predicts the next word reads pairs."""
-    cut = Tokenizer(models.BPE({"w": 0, "|": 1, "Ġ": 2}, [], unk_token="w"))
+    """Code and tables have bars. An encoder reads a pair, without the blanks around the bars as tokens."""
+    cut = Tokenizer(models.BPE({"w": 0, "x": 1, "Ġ": 2, "|": 3}, [], unk_token="w"))
     cut.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    (sentence,) = opened("GPT2", cut=cut).tokenize(["w ||| w"])
+    (pair,), (text,) = (opened(family, cut=cut).tokenize(["w ||| x"]) for family in ("Roberta", "GPT2"))
 
-    assert [sentence.text[token.start : token.end] for token in sentence.tokens].count("|") == 3
-    assert {token.segment for token in sentence.tokens} == {0}
+    assert [(token.text, token.start, token.segment) for token in pair.tokens] == [("w", 0, 0), ("x", 6, 1)]
+    assert [text.text[token.start : token.end] for token in text.tokens].count("|") == 3
+    assert {token.segment for token in text.tokens} == {0}
 
 
 def test_a_model_that_knows_one_text_only_reads_pairs_too(opened):
@@ -295,6 +251,7 @@ def test_a_batch_is_padded_at_the_end_whatever_its_tokenizer_prefers(opened, sid
     together = run(model, ["w5 w6 w7 w8", "w20 w21"])
 
     assert [token.special for token in together.sentences[1].tokens] == [False, False, True, True]
+    assert "padding" in " ".join(together.steps[0].reasons(1, sentence=1)[0])
     alone = run(model, ["w20 w21"])
     assert_close(together.prediction.logits[1, :2], alone.prediction.logits[0], rtol=1e-4, atol=1e-5)
 
@@ -343,38 +300,6 @@ def test_the_decoder_of_a_classifier_reads_one_place_later(opened):
     assert_close(record.labels[1][1], run(model, TEXTS[1:]).labels[1][0], rtol=1e-4, atol=1e-5)
 
 
-# What an encoder-decoder writes
-
-SETTINGS = [
-    {"forced_bos_token_id": 7},
-    {"bad_words_ids": [[31], [40, 41]], "suppress_tokens": [50, 51]},
-    {"begin_suppress_tokens": list(range(20, 60))},
-    {"no_repeat_ngram_size": 2},
-    {"repetition_penalty": 3.0},
-    {"min_length": 6},
-]
-
-
-@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: next(iter(settings)))
-def test_what_a_model_is_forced_or_forbidden_to_write_is_kept(opened, settings):
-    """By its own settings, as `generate` keeps them."""
-
-    def change(model):
-        model.generation_config.update(**settings)
-        with torch.no_grad():  # else it says one word for ever, and never ends
-            model.lm_head.weight.mul_(5)
-            model.final_logits_bias[0, 2] = 3
-
-    model = opened("Bart", change)
-    fresh = model.loaded.tokenizer(TEXTS[0], return_tensors="pt")
-    plain = transformers.AutoModelForSeq2SeqLM.from_pretrained(model.model)
-    expected = plain.generate(input_ids=fresh.input_ids, num_beams=1, do_sample=False, max_new_tokens=12)[0]
-    target = run(model, TEXTS[:1]).targets[0]
-
-    wrote = [token.id for token in target.tokens[: target.length]]
-    assert wrote[:12] == [id for i, id in enumerate(expected.tolist()) if not i or id != 2][:12]
-
-
 def test_an_answer_may_be_empty(opened):
     """Then there is one row, for what the decoder begins with."""
     record = run(opened("Bart", lambda model: model.final_logits_bias.fill_(0)[0, 2:3].fill_(1e4)))
@@ -383,3 +308,45 @@ def test_an_answer_may_be_empty(opened):
     assert [target.length for target in record.targets] == [1, 1]
     assert record.output.shape == (2, 1, 32)
     assert record.prediction.most_probable(0, 1)[0][0] == "</s>"
+
+
+# Leak tests: every kind keeps to its masks, and one that is switched off is found out
+
+SEVEN = "w5 w6 w7 w8 w9 w10 w11"
+
+
+def probed(opened: HuggingFace, edits=Edits(), **asked):
+    return leak_test(opened, opened.tokenize([SEVEN]), edits, **asked)
+
+
+@pytest.mark.parametrize("family", ["Llama", "Gemma2", "GptOss"])
+def test_decoders_keep_to_their_masks(opened, family):
+    """Windows, softcaps and sinks included: the past moves as far back as it may, and the future stays."""
+    model = opened(family)
+    test = probed(model)
+
+    assert test.pairs == ()
+    assert test.saw.equal(test.promised)
+    assert not test.promised.triu(1).any()
+
+
+def test_an_encoder_and_packed_documents(opened):
+    """Its special tokens stay as they are; documents that are packed without a mask see each other."""
+    model, packed = opened("Bert", cut=words(ends=True)), Documents((4, 5))
+
+    assert probed(model, edits=Edits(packed)).pairs == ()
+    leaking = probed(model, promised=packed)
+    assert leaking.tested.tolist() == [False] + [True] * 7 + [False]
+    assert len(leaking.pairs) == 4 * 4 + 5 * 3
+
+
+@pytest.mark.parametrize("family", ["T5", "Marian"])
+def test_an_encoder_with_a_decoder_is_tested_on_what_its_decoder_reads(opened, family):
+    """The decoder reads the text that the model wrote."""
+    model = opened(family)
+    test = probed(model, edits=Edits(Window(2)))
+    off = probed(model, edits=Edits(own_mask=False), targets=model.tokenize([SEVEN]))
+
+    assert test.pairs == ()
+    assert test.tested.sum() > 4
+    assert set(off.pairs) >= {(0, 3), (2, 3), (3, 4)}

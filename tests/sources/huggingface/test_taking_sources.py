@@ -1,7 +1,4 @@
-"""Parts of the run of another text in whole models, against hooks of the test."""
-
-import shutil
-from contextlib import contextmanager
+"""Parts of the run of another text in whole models, as TransformerLens and hidden states have them."""
 
 import pytest
 import torch
@@ -11,12 +8,11 @@ from torch.testing import assert_close
 import attnviz
 from attnviz import Edits, Site, Take
 from attnviz.core.errors import InputError
-from attnviz.sources.huggingface import loading
 from attnviz.studies import ablation
 
+pytestmark = pytest.mark.usefixtures("nothing_is_kept")
 A, B = "the cat sat on the mat", "the dog ran on the rug"
 PARTS = ("output", "pattern", "values")
-HEADS, WIDTH = 4, 8
 
 
 @pytest.fixture
@@ -25,9 +21,7 @@ def tiny(tmp_path):
         zoo.save(family, name, tmp_path / name)
         return attnviz.load(str(tmp_path / name))
 
-    yield load
-    loading._models.clear()
-    shutil.rmtree(tmp_path)
+    return load
 
 
 def logits(model, text=A, *takes, **more):
@@ -68,52 +62,26 @@ def test_the_input_of_a_later_layer_is_its_hidden_state(family, name, tiny):
     assert all(not module._forward_pre_hooks for module in own.modules())
 
 
-@contextmanager
-def replaced(module, change, *, before):
-    def hook(module, given, output=None):
-        return (change(given[0].clone()), *given[1:]) if before else change(output.clone())
+def test_positions_are_taken_one_by_one(tiny):
+    """A head that takes each position takes the whole; one position changes that position and those after it."""
+    model, site = tiny("gpt2", "GPT2LMHeadModel"), Site("decoder", 0)
+    length = model.tokenize([A])[0].length
+    for part in ("output", "values"):
+        each = [Take(B, part, site, 2, position) for position in range(length)]
+        changed = (logits(model, A, each[5]) - logits(model)).abs().amax(-1)[0] > 1e-5
 
-    handle = module.register_forward_pre_hook(hook) if before else module.register_forward_hook(hook)
-    yield
-    handle.remove()
+        assert_close(logits(model, A, *each), logits(model, A, Take(B, part, site, 2)), atol=1e-5, rtol=1e-5)
+        assert not changed[:5].any()
+        assert changed[5:].all()
 
 
-@pytest.mark.parametrize(("part", "positions"), [*((part, None) for part in PARTS), ("output", 2), ("values", 2)])
-def test_gpt2_as_with_hooks(part, positions, tiny):
-    """The slice of a head in the input of c_proj, or in the output of c_attn."""
-    model = tiny("gpt2", "GPT2LMHeadModel")
-    own, layer, head = model.loaded.model, 1, 2
-    module = own.transformer.h[layer].attn.c_proj if part == "output" else own.transformer.h[layer].attn.c_attn
-    cut = slice(head * WIDTH, head * WIDTH + WIDTH)
-    whole = HEADS * WIDTH
-    starts = {"output": (0,), "pattern": (0, whole), "values": (2 * whole,)}[part]
-    rows = slice(None) if positions is None else slice(positions, positions + 1)
-    a, b = (torch.tensor([[t.id for t in model.tokenize([text])[0].tokens]]) for text in (A, B))
-    kept = {}
+def test_a_stream_that_is_taken_is_not_taken_apart(tiny):
+    """Logits are a sum of parts also after an output is taken; what comes before a taken stream is unknown."""
+    model, site = tiny("gpt2", "GPT2LMHeadModel"), Site("decoder", 1)
 
-    def put(tensor):
-        for start in starts:
-            there = slice(cut.start + start, cut.stop + start)
-            tensor[:, rows, there] = kept["b"][:, rows, there]
-        return tensor
-
-    own.set_attn_implementation("eager")
-    with torch.no_grad():
-        with replaced(module, lambda tensor: kept.setdefault("b", tensor), before=part == "output"):
-            own(b)
-        with replaced(module, put, before=part == "output"):
-            expected = own(a).logits
-    own.set_attn_implementation("attnviz")
-
-    take = Take(B, part, Site("decoder", layer), head, positions)
-    record = attnviz.analyze(A, model, Edits(taken=(take,)))
-
-    assert_close(record.prediction.logits, expected, atol=1e-5, rtol=1e-5)
-    assert record.edits.taken == (take,)
-    took = model.with_stream(record)  # its parts, outputs of heads among them, sum to the logits
-    assert took.stream is not None
+    assert model.with_stream(attnviz.analyze(A, model, Edits(taken=(Take(B, "output", site, 2),)))).stream is not None
     with pytest.raises(InputError, match="so the logits are not taken apart"):
-        model.with_stream(attnviz.analyze(A, model, Edits(taken=(Take(B, "stream", Site("decoder", 1)),))))
+        model.with_stream(attnviz.analyze(A, model, Edits(taken=(Take(B, "stream", site),))))
 
 
 def test_steps_of_the_house_hold_what_went_on():
@@ -166,13 +134,11 @@ def test_a_model_that_writes_reads_the_same_words_in_both_runs():
 
 
 def test_what_is_not_there_is_refused():
+    """A layer, a head; and the rest of the model if the source is a saved run."""
     model = attnviz.load("story")
-    for take, why in (
-        (Take(B, "output", Site("encoder", 0)), "has no encoder layer 0"),
-        (Take(B, "output", Site("decoder", 0), 99), "There is no head 99 of decoder layer 0"),
-    ):
+    for site, head, why in (("encoder", 0, "has no encoder layer 0"), ("decoder", 99, "no head 99 of decoder layer 0")):
         with pytest.raises(InputError, match=why):
-            logits(model, A, take)
+            logits(model, A, Take(B, "output", Site(site, 0), head))
     saved = attnviz.sources.saved.Saved("one", attnviz.analyze(A, model))
     with pytest.raises(InputError):
         saved.run(saved.tokenize([A]), Edits(taken=(Take(B, "output", Site("decoder", 0)),)))

@@ -6,8 +6,7 @@ import pytest
 import torch
 import transformers
 import zoo
-from families import TAPPED
-from test_source import TEXTS, words
+from families import TAPPED, save, words
 from torch.testing import assert_close
 
 import attnviz
@@ -16,19 +15,14 @@ from attnviz.analysis import tables
 from attnviz.cli import main
 from attnviz.core.edits import Edits, Site
 from attnviz.core.errors import InputError
-from attnviz.files import read, save
 from attnviz.sources.huggingface import embedding, loading
 from attnviz.sources.huggingface.source import HuggingFace
 from attnviz.studies import ablation
 
+pytestmark = pytest.mark.usefixtures("nothing_is_kept")
+TEXTS = ["w5 w6 w7 w8 w9", "w20 w21 w22"]
 NAMES = ("joy", "anger", "fear")
 OFF = Edits(heads_off={(Site("encoder", 0), 1)})
-
-
-@pytest.fixture(autouse=True)
-def forgotten():
-    """No model of a folder is kept for the next test, nor for the next state of the folder."""
-    loading._models.clear()
 
 
 def opened(folder, head, *, family="Bert", **settings) -> HuggingFace:
@@ -39,11 +33,8 @@ def opened(folder, head, *, family="Bert", **settings) -> HuggingFace:
     for name, parameter in model.named_parameters():
         if "classifier" in name or "cls" in name or "score" in name:
             torch.nn.init.normal_(parameter)
-    model.save_pretrained(folder)
-    names = {"unk_token": "<unk>", "pad_token": "<pad>", "mask_token": "<mask>", "eos_token": "</s>"}
-    names["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
-    transformers.PreTrainedTokenizerFast(tokenizer_object=words(ends=True), **names).save_pretrained(folder)
-    return HuggingFace(str(folder))
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return HuggingFace(save(folder, model, words(ends=True), model_input_names=inputs))
 
 
 def named(**settings):
@@ -68,11 +59,11 @@ def test_labels_are_those_of_the_pipeline(tmp_path, settings, kind):
     model = opened(tmp_path, "BertForSequenceClassification", **settings)
     record = model.run(model.tokenize(TEXTS))
     pipe = transformers.pipeline("text-classification", str(tmp_path), top_k=None)
-    activation = "none" if kind == "number" else None
+    options = {"function_to_apply": "none"} if kind == "number" else {}
 
     assert record.label_kind == kind
     for sentence, text in enumerate(TEXTS):
-        (expected,) = pipe([text], **({"function_to_apply": activation} if activation else {}))
+        (expected,) = pipe([text], **options)
         found = {one.word: one.probability for one in analysis.labels(record, sentence=sentence)}
         assert found == pytest.approx({one["label"]: one["score"] for one in expected}, abs=1e-5)
 
@@ -87,8 +78,8 @@ def test_a_number_is_no_probability(tmp_path):
     assert [*tables.labels_table(after, before=before)] == ["label", "number", "number_before"]
     assert "%" not in str(figures.labels(after, before=before).chart.to_dict())
     assert (model.facts.does, before.labels[0]) == ("classifies (regression)", ("LABEL_0",))
-    save(after, tmp_path / "run.attn")
-    assert read(tmp_path / "run.attn").label_kind == "number"
+    attnviz.save(after, tmp_path / "run.attn")
+    assert attnviz.read(tmp_path / "run.attn").label_kind == "number"
 
 
 def test_several_labels_are_measured_one_by_one(tmp_path):
@@ -182,27 +173,27 @@ def test_vectors_are_pooled_as_the_folder_says(tmp_path, mode, older):
     assert record.pooling == embedding.MODES[mode][0]
 
 
-@pytest.mark.parametrize("mode", ["weightedmean", ["cls", "mean"]])
-def test_a_pooling_that_is_not_known_gives_no_vectors(tmp_path, mode):
+DENSE = ("2_Dense", "sentence_transformers.models.Dense"), ("3_Normalize", "sentence_transformers.models.Normalize")
+
+
+@pytest.mark.parametrize(
+    ("config", "more", "does"),
+    [
+        (None, (), "mean of tokens, no pooling named"),
+        ({"pooling_mode": "weightedmean"}, (), "mean of tokens, without 1_Pooling, so no vectors"),
+        ({"pooling_mode": ["cls", "mean"]}, (), "mean of tokens, without 1_Pooling, so no vectors"),
+        ({"pooling_mode_cls_token": True}, DENSE, "first token, without 2_Dense, so no vectors"),
+    ],
+)
+def test_a_module_that_is_not_applied_is_named(tmp_path, config, more, does):
+    """Without it there are no vectors: an unknown pooling, or a dense layer after it."""
     opened(tmp_path, "BertModel")
-    pooled(tmp_path, {"pooling_mode": mode})
+    if config:
+        pooled(tmp_path, config, more=more)
     model = HuggingFace(str(tmp_path))
 
-    assert model.facts.does == "sentence embeddings (mean of tokens, without 1_Pooling, so no vectors)"
-    assert model.run(model.tokenize(TEXTS)).vectors is None
-
-
-def test_a_module_that_is_not_applied_is_named(tmp_path):
-    """As a dense layer after the pooling."""
-    opened(tmp_path, "BertModel")
-    dense = ("2_Dense", "sentence_transformers.models.Dense"), ("3_Normalize", "sentence_transformers.models.Normalize")
-    pooled(tmp_path, {"pooling_mode_cls_token": True}, more=dense)
-
-    assert HuggingFace(str(tmp_path)).facts.does == "sentence embeddings (first token, without 2_Dense, so no vectors)"
-
-
-def test_without_a_pooling_the_mean_is_taken_and_said(tmp_path):
-    assert opened(tmp_path, "BertModel").facts.does == "sentence embeddings (mean of tokens, no pooling named)"
+    assert model.facts.does == f"sentence embeddings ({does})"
+    assert (model.run(model.tokenize(TEXTS)).vectors is None) == ("no vectors" in does)
 
 
 def test_an_embedding_model_made_of_a_decoder_gives_vectors(tmp_path):
@@ -213,35 +204,6 @@ def test_an_embedding_model_made_of_a_decoder_gives_vectors(tmp_path):
 
     assert record.prediction is None
     assert_close(record.vectors[1], by_hand(tmp_path, TEXTS[1], "lasttoken"), rtol=1e-4, atol=1e-5)
-
-
-# Models that read images beside text
-
-PARTS = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
-PARTS |= {"intermediate_size": 48, "max_position_embeddings": 96, "vocab_size": zoo.VOCABULARY}
-PARTS |= {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-EYES = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-EYES |= {"image_size": 16, "patch_size": 8}
-DEEP = {"hidden_size": 16, "depth": 1, "num_heads": 2, "intermediate_size": 16, "out_hidden_size": 32, "patch_size": 8}
-AXES = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 1, 1]}}
-WITH_EYES = {
-    "Gemma3": (PARTS | {"sliding_window": 4}, EYES),
-    "Llava": (PARTS | {"model_type": "llama"}, EYES | {"model_type": "clip_vision_model"}),
-    "Qwen2_5_VL": (PARTS | AXES, DEEP),
-}
-
-
-@pytest.mark.parametrize("family", WITH_EYES)
-def test_a_model_that_reads_text_without_an_image_is_shown(tmp_path, family):
-    """Held to its own eager attention: its configuration having a part for images says nothing of it."""
-    text, vision = WITH_EYES[family]
-    config = getattr(transformers, f"{family}Config")(text_config=text, vision_config=vision)
-    torch.manual_seed(0)
-    getattr(transformers, f"{family}ForConditionalGeneration")(config).save_pretrained(tmp_path)
-    zoo.tokenizer().save_pretrained(tmp_path)
-
-    assert zoo.opened(tmp_path) == ("works", "")
-    assert HuggingFace(str(tmp_path)).facts.task == "next"
 
 
 def test_a_model_that_needs_an_image_is_refused(tmp_path):

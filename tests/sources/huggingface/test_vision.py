@@ -54,11 +54,6 @@ def test_weights_are_those_of_the_model(load, family):
 OVERLAPPING = {"segformer", "detr"}
 
 
-def stride(source):
-    """Pixels from one patch to the next."""
-    return math.prod(down.stride for down, _ in source.facts.patching.layers)
-
-
 @pytest.mark.parametrize("family", [family for family in FAMILIES | WINDOWED if family not in OVERLAPPING])
 def test_a_bright_cell_changes_the_pixels_of_its_patch_alone(load, family):
     """The picture has the size of the model's input, and each patch is at its box."""
@@ -74,6 +69,7 @@ def test_a_bright_cell_changes_the_pixels_of_its_patch_alone(load, family):
         placed = [token for token in sentence.tokens if token.box]
         assert placed
         covered = np.zeros((height, width), int)
+        side = math.prod(down.stride for down, _ in source.facts.patching.layers)  # pixels from a patch to the next
         for token in placed:
             box = token.box
             top, bottom = round(box.top * height), round(box.bottom * height)
@@ -82,7 +78,6 @@ def test_a_bright_cell_changes_the_pixels_of_its_patch_alone(load, family):
             bright[top:bottom, left:right] = 255
             changed = (processor([bright], return_tensors="pt")["pixel_values"][0] != before).any(0)
             row, column = (int(part.strip("rowcl")) for part in token.text.split("·"))
-            side = stride(source)
             assert changed.nonzero().amin(0).tolist() == [row * side, column * side]
             assert changed.nonzero().amax(0).tolist() == [
                 min((row + 1) * side, height) - 1,
@@ -93,17 +88,6 @@ def test_a_bright_cell_changes_the_pixels_of_its_patch_alone(load, family):
     finally:
         for name in ("do_resize", "do_center_crop"):
             delattr(processor, name)
-
-
-def middle_of_what_is_read(convolutions, row, column):
-    """Center of the pixels that a cell of a map of convolutions depends on, by its gradient, in pixels."""
-    pixels = torch.zeros(1, 3, 64, 64, requires_grad=True)
-    states = pixels
-    for convolution in convolutions:
-        states = convolution(states)
-    states[0, :, row, column].sum().backward()
-    read = pixels.grad[0].abs().sum(0).nonzero()
-    return ((read.amin(0) + read.amax(0) + 1) / 2).tolist()
 
 
 def test_boxes_of_overlapping_patches_are_around_the_middle_of_what_they_read(load):
@@ -121,7 +105,10 @@ def test_boxes_of_overlapping_patches_are_around_the_middle_of_what_they_read(lo
         (first[1], [convolutions[0], keys]),
     ):
         token = next(token for token in sentence.tokens if token.text == "row2·col1")
-        expected = [part / 64 for part in middle_of_what_is_read(chain, 2, 1)]
+        pixels = torch.zeros(1, 3, 64, 64, requires_grad=True)
+        torch.nn.Sequential(*chain)(pixels)[0, :, 2, 1].sum().backward()
+        read = pixels.grad[0].abs().sum(0).nonzero()  # what the cell depends on
+        expected = ((read.amin(0) + read.amax(0) + 1) / 2 / 64).tolist()
         middle = [(token.box.top + token.box.bottom) / 2, (token.box.left + token.box.right) / 2]
         assert middle == pytest.approx(expected, abs=0.002)
 
@@ -138,15 +125,14 @@ def test_patches_in_another_order_are_refused(load):
         hook.remove()
 
 
-@pytest.mark.parametrize("name", ["ViTMAEModel", "ViTMAEForPreTraining"])
-def test_a_model_that_draws_at_random_is_refused(tmp_path, name):
+def test_a_model_that_draws_at_random_is_refused(tmp_path):
     """A masked autoencoder keeps another quarter of the patches in each run; that no run is the next one is said."""
     sizes = {"decoder_hidden_size": 32, "decoder_num_hidden_layers": 1, "decoder_num_attention_heads": 4}
     config = transformers.ViTMAEConfig(**SMALL | {"image_size": 64}, **sizes, decoder_intermediate_size=32)
-    uneven(getattr(transformers, name)(config)).save_pretrained(tmp_path)
+    uneven(transformers.ViTMAEModel(config)).save_pretrained(tmp_path)
     transformers.ViTImageProcessorPil(size={"height": 64, "width": 64}).save_pretrained(tmp_path)
 
-    with pytest.raises(InputError, match=f"{name}. draws at random: two runs on one picture differ"):
+    with pytest.raises(InputError, match=r"ViTMAEModel. draws at random: two runs on one picture differ"):
         attnviz.load(str(tmp_path))
 
 
@@ -183,14 +169,6 @@ def test_text_is_refused_with_the_way_for_pictures(load):
         attnviz.analyze("The cat", load("vit"))
 
 
-def test_a_folder_without_an_image_processor_says_so(tmp_path):
-    path = folder(tmp_path / "vit", "vit")
-    (path / "preprocessor_config.json").unlink()
-
-    with pytest.raises(InputError, match=r"reads pictures and has no preprocessor_config.json"):
-        attnviz.load(str(path))
-
-
 def test_a_model_without_attention_says_so(tmp_path):
     config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], num_labels=2)
     transformers.ResNetForImageClassification(config).save_pretrained(tmp_path)
@@ -200,34 +178,12 @@ def test_a_model_without_attention_says_so(tmp_path):
         attnviz.load(str(tmp_path))
 
 
-def test_a_model_that_a_person_loaded_is_run_as_it_is(tmp_path):
-    """In training and with its own attention it is afterwards as it was; the numbers are those of its folder."""
-    path = folder(tmp_path / "vit", "vit")
-    model = transformers.ViTForImageClassification.from_pretrained(path).train()
-    source = attnviz.load(model, transformers.AutoImageProcessor.from_pretrained(path))
-    record, expected = (attnviz.analyze(attnviz.picture(PICTURE), one) for one in (source, str(path)))
-
-    assert (model.training, model.config._attn_implementation, source.provenance) == (True, "sdpa", "your own")
-    assert torch.allclose(record.labels[1], expected.labels[1], atol=1e-5)
-    assert record.sentences == expected.sentences
-
-
 def test_places_are_measured_to_a_pixel_of_a_large_picture(load):
     """Also if the colors of the ramp and of a smaller picture are rounded in step."""
     for side in (320, 640, 1000):
         (sentence,) = load("vit").sentences(attnviz.picture(np.zeros((side, side, 3), np.uint8)))
         edges = np.array([[t.box.left, t.box.top, t.box.right, t.box.bottom] for t in sentence.tokens if t.box])
         assert abs(edges * 4 - (edges * 4).round()).max() < 0.004
-
-
-def test_a_record_of_pictures_is_saved_whole(load, tmp_path):
-    record = attnviz.analyze(attnviz.picture(PICTURE), load("segformer"))
-    attnviz.save(record, tmp_path / "picture.attn")
-    again = attnviz.read(tmp_path / "picture.attn")
-
-    assert again.sentences == record.sentences
-    assert again.own_texts == dict(record.own_texts)
-    assert torch.equal(again.steps[0].weights(0), record.steps[0].weights(0))
 
 
 def test_settings_of_a_chat_are_refused_by_a_model_that_reads_no_text(load):

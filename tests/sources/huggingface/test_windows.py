@@ -22,16 +22,8 @@ def source(request, tmp_path_factory):
 
 def blocks(source):
     """The blocks, in the order of the layers."""
-    return [block for stage in base(source).encoder.layers for block in stage.blocks]
-
-
-def base(source):
-    return next(source.loaded.model.children())
-
-
-def of_transformers(block, name):
-    """A function of the module of transformers that a block is written in."""
-    return getattr(sys.modules[type(block).__module__], name)
+    base = next(source.loaded.model.children())
+    return [block for stage in base.encoder.layers for block in stage.blocks]
 
 
 class Run:
@@ -59,7 +51,7 @@ def places(block, rows, columns):
     """Positions of the picture in each window, cut by transformers' own function, (windows, n)."""
     grid = torch.arange(rows * columns).reshape(1, rows, columns, 1)
     grid = torch.roll(grid, (-block.shift_size, -block.shift_size), (1, 2))
-    return of_transformers(block, "window_partition")(grid, block.window_size).flatten(1)
+    return sys.modules[type(block).__module__].window_partition(grid, block.window_size).flatten(1)
 
 
 def test_weights_are_those_of_the_model_in_its_windows(source):
@@ -77,10 +69,6 @@ def test_weights_are_those_of_the_model_in_its_windows(source):
         weights = torch.stack([step.weights(head) for head in range(step.num_heads)])
         assert torch.allclose(weights, whole, atol=1e-6)
         assert bool((weights > 0).any())
-
-
-def output_projection(block):
-    return getattr(block.attention, "o_proj", None) or block.attention.output.dense
 
 
 def test_each_stage_has_its_own_patches(source):
@@ -108,7 +96,9 @@ def test_a_head_that_is_off_changes_the_logits_as_zeroing_it_does(source):
         states[..., 8:16] = 0
         return (states, *args[1:])
 
-    hook = output_projection(blocks(source)[1]).register_forward_pre_hook(zero)
+    attention = blocks(source)[1].attention
+    projection = getattr(attention, "o_proj", None) or attention.output.dense
+    hook = projection.register_forward_pre_hook(zero)
     try:
         assert torch.allclose(record.labels[1], Run(source).logits, atol=1e-5)
     finally:

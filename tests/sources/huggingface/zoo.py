@@ -2,9 +2,11 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
 import torch
 import transformers
 from safetensors.torch import save_file
@@ -139,6 +141,11 @@ def combinations() -> dict[tuple[str, str], str]:
     return found
 
 
+def named(classes: Iterable[tuple[str, str]]) -> list:
+    """Parameters of a test, with the names of the classes as its ids."""
+    return [pytest.param(*key, id="-".join(key)) for key in classes]
+
+
 def config(family: str, name: str, **more: Any) -> Any:
     """A configuration with small sizes."""
     cls = CONFIG_MAPPING[family]
@@ -184,7 +191,16 @@ def outcome(family: str, name: str, folder: Path) -> tuple[Kind, str]:
         AssertionError: if what it shows is not what the model computes.
     """
     save(family, name, folder)
-    return opened(folder)
+    try:
+        source = HuggingFace(str(folder))
+        record = source.run(source.tokenize(TEXTS))
+    except AttnvizError as error:
+        sentence = str(error).replace(str(folder), "a model")
+        assert "\n" not in sentence
+        return "refused", sentence
+    check(source, record)
+    changes(source, record)
+    return "works", source.unseen or ""
 
 
 def save(family: str, name: str, folder: Path, **more: Any) -> None:
@@ -208,11 +224,6 @@ def reads_text(family: str, name: str) -> bool:
     }
 
 
-def may_leave_images_out(family: str, name: str) -> bool:
-    """Whether a class reads images beside text, and perhaps text alone: its first run tells."""
-    return tables.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.get(family) == name
-
-
 def unbuilt(family: str, name: str, folder: Path) -> str:
     """Return the sentence of attnviz for a class not built here: its configuration, with another model's weights."""
     try:
@@ -229,21 +240,6 @@ def unbuilt(family: str, name: str, folder: Path) -> str:
     except AttnvizError as error:
         return str(error).replace(str(folder), "a model")
     raise AssertionError(f"{name} was loaded with weights that are not its own")
-
-
-def opened(folder: Path) -> tuple[Kind, str]:
-    """Open a folder with attnviz; see `outcome`."""
-    try:
-        source = HuggingFace(str(folder))
-        sentences = source.tokenize(TEXTS)
-        record = source.run(sentences)
-    except AttnvizError as error:
-        sentence = str(error).replace(str(folder), "a model")
-        assert "\n" not in sentence
-        return "refused", sentence
-    check(source, record)
-    changes(source, record)
-    return "works", source.unseen or ""
 
 
 def check(source: HuggingFace, record: Record) -> None:
