@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted
-from attnviz.sources.huggingface.tapped import ModelRun, use_on
+from attnviz.sources.huggingface.tapped import ModelRun, use_attnviz
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 FAMILY = pytest.mark.parametrize("family", TAPPED)
@@ -21,7 +21,7 @@ FAMILY = pytest.mark.parametrize("family", TAPPED)
 def tapped(family: str, edits: Edits = Edits()):
     """Run a family with the tap in it; return its output and the steps."""
     model = build(family)
-    assert use_on(model)
+    assert use_attnviz(model)
     read, lengths = example(family)
     run = ModelRun(model, edits, lengths)
     return answer(model, read, lengths, attnviz=run), run.tap.steps
@@ -141,13 +141,13 @@ def test_softcap_position_bias_and_sinks_reach_the_attention():
 @pytest.mark.parametrize("family", OWN)
 def test_models_with_attention_of_their_own_are_told_apart(family):
     """They would only log a warning and go on."""
-    assert not use_on(build(family))
+    assert not use_attnviz(build(family))
 
 
 def test_a_run_without_a_tap_is_an_error():
     """Rather than attention that nobody sees."""
     model, (read, lengths) = build("Bert"), example("Bert")
-    use_on(model)
+    use_attnviz(model)
 
     with pytest.raises(Exception, match="does not hand on"):
         answer(model, read, lengths)
