@@ -74,7 +74,7 @@ class HeadBlock:
 
     @property
     def num_left_out(self) -> Tensor:
-        """Number of rows that are not padding, but have no open key or NaN, (B, H)."""
+        """Number of rows, without padding, that are not measured: they have no open key, or contain NaN, (B, H)."""
         return (self.not_padding[:, None] & ~self.measured).sum(-1)
 
     @cached_property

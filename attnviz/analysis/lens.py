@@ -156,7 +156,7 @@ def pushed(
 def _probabilities(record: Record, stage: int, positions: range, sentence: int) -> Iterator[Tensor]:
     """Yield the probability of each word at each position, float64, in blocks of positions, (positions, words).
 
-    For the partial sum x at index `stage` of `stages`: softmax(unembedding(norm(x))). The last stage is the model's.
+    For the partial sum x at index `stage` of `stages`: softmax(unembedding(norm(x))). The last is the model's output.
     """
     stream, window = stream_of(record), slice(positions.start, positions.stop)
     model_logits = predicting(record).logits[sentence, window]

@@ -229,7 +229,7 @@ class AttentionView(_Window):
         return np.concatenate(largest), np.concatenate(columns)
 
     def strongest_cell(self, head: int | str, query: int | None = None) -> tuple[int, int]:
-        """Find the position (query, key) of the largest weight of a query; of the whole view without a shown query.
+        """Find the (query, key) of the largest weight of `query`; of all rows if it is None or not in the view.
 
         In the search over all rows, weights of 1 are ignored: a query with a single open key always has weight 1.
         """

@@ -187,8 +187,8 @@ def _add_run(site: SiteNumbers, record: Record, step: Step, tokens: Tokens, rows
         new_pairs, dropped = _pairs(block, tokens, indices, options.pairs)
         columns = zip(vars(site.pairs).values(), vars(new_pairs).values(), strict=True)
         site.pairs, weaker = Pairs(*map(np.concatenate, columns)).strongest(options.pairs)
-        site.dropped = np.maximum(site.dropped, dropped)
-        np.maximum.at(site.dropped, weaker.head, weaker.weight)
+        site.dropped = np.maximum(site.dropped, dropped)  # pairs of this block beyond `options.pairs`
+        np.maximum.at(site.dropped, weaker.head, weaker.weight)  # pairs replaced by stronger ones of other blocks
 
 
 def _distance_sums(block: HeadBlock) -> torch.Tensor:

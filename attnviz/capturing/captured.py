@@ -82,9 +82,9 @@ class Texts:
         """Whether a step has as many queries and keys as the texts; without texts, whether it has `batch` sentences."""
         if not self.queries:
             return step.shape[0] == batch
-        query_text, key_text = self.queries[0].tokens, (self.keys or self.queries)[0].tokens
-        queries = len(key_text if step.site.kind == "encoder" else query_text)
-        keys = len(query_text if step.site.kind == "decoder" else key_text)
+        decoder_text, encoder_text = self.queries[0], (self.keys or self.queries)[0]  # the same without `keys`
+        queries = len((encoder_text if step.site.kind == "encoder" else decoder_text).tokens)
+        keys = len((decoder_text if step.site.kind == "decoder" else encoder_text).tokens)
         has_keys = _key_count(step) == keys or (step.site.kind == "cross" and self.keys is None)
         return has_keys and (step.shape[0], step.shape[2]) == (len(self.queries), queries)
 

@@ -96,7 +96,7 @@ class Scores:
         if name.startswith("tanh"):
             return None if self.outer is not None or self.terms else replace(self, outer=1.0)
         if name not in TIMES | OVER | PLUS | MINUS or not operands:
-            return self
+            return self  # such as a mask or a cast; `solve` rejects scores that another function changed
         is_reversed = args[0] is not source  # such as 1 - scores
         if name in MINUS | OVER and is_reversed:
             return None

@@ -54,10 +54,10 @@ class Softmax:
         return f"{self.name} takes a softmax of {shape}, and {why_not}"
 
     def refuse(self, why: str) -> None:
-        """Record why the weights cannot be shown as a map, unless they were already multiplied by values."""
-        if self.call is None:
+        """Record why the weights cannot be shown as a map, unless a product with values shows that they can."""
+        if self.call is None:  # not recognized as attention so far: `sentence` gives the reason
             self.why_not = why
-        elif self.call.value is None:
+        elif self.call.value is None:  # the report on this attention call gives it
             self.call.no_values = f"{self.name} {why}"
 
     @property

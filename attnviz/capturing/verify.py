@@ -61,7 +61,7 @@ def difference(step: Step, samples: Iterable[Sample]) -> tuple[float, float]:
 
 @torch.no_grad()
 def _difference(step: Step, sample: Sample) -> tuple[float, float]:
-    """Compute the two results of `difference` for one sample; rows without an open key are skipped."""
+    """Return the largest error of a sample: as a multiple of its tolerance, and relative to the size of the numbers."""
     queries, keys = step.shape[2:]
     scores = step.scoring.scores(step.query, step.key, Area(rows=sample.rows))
     scores = attention.mask_scores(scores, attention.window(step.mask, sample.rows, ALL, queries=queries, keys=keys))
@@ -69,20 +69,20 @@ def _difference(step: Step, sample: Sample) -> tuple[float, float]:
         return 0.0, 0.0
     logsumexp, expected = step.logsumexp[:, :, sample.rows], sample.values.to(scores.device).double()
     computed, is_nan = attention.normalize(scores, logsumexp=logsumexp), expected.isnan()
-    size = max(_largest(step.value), 1e-30) if sample.is_output else 1.0  # of the numbers; not 0, to divide by it
+    size = max(_largest(step.value), 1e-30) if sample.is_output else 1.0  # of the numbers; never 0
     if sample.is_output:
         computed = computed.to(step.value.dtype) @ step.value
-    else:  # keys beyond the filled part of a cache have no weight
+    else:  # weights: one may lack the unfilled keys at the end of a cache, whose weight is 0
         width, is_nan = max(computed.shape[-1], expected.shape[-1]), is_nan.any(-1, keepdim=True)
         computed, expected = (pad(weights, (0, width - weights.shape[-1])) for weights in (computed, expected))
     is_on = [[not step.is_off(head, sentence=b) for head in range(step.num_heads)] for b in range(step.shape[0])]
-    is_empty = (logsumexp == -torch.inf).unsqueeze(-1)
+    is_empty = (logsumexp == -torch.inf).unsqueeze(-1)  # rows without an open key are not compared
     is_ignored = (computed.isnan() & is_nan) | is_empty | ~torch.tensor(is_on)[:, :, None, None]
     error = (computed.double() - expected).abs().masked_fill(is_ignored, 0).nan_to_num(nan=torch.inf)
     bound, eps = (BOUND_OF_HALVES if sample.dtype in HALVES else BOUND), torch.finfo(sample.dtype).eps
     rounding_of_scores = min(ROUNDING * eps * (1 + _largest(scores)), 0.5)
-    allowed = bound * size + expected.abs().nan_to_num(0) * rounding_of_scores
-    return float((error / allowed).max()), float(error.max()) / size
+    tolerance = bound * size + expected.abs().nan_to_num(0) * rounding_of_scores
+    return float((error / tolerance).max()), float(error.max()) / size
 
 
 def _largest(numbers: Tensor) -> float:

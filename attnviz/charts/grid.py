@@ -120,7 +120,7 @@ class Grid:
     def data(self) -> dict[str, Table]:
         """Tables of the chart: meta, rows, columns, chosen, legend, and the cells if they are rectangles.
 
-        Tables that are not drawn are left out, because a browser refuses to replace them.
+        Vega drops tables that no mark uses, and fails when a page replaces their rows, so they are left out.
         """
         tables = {"meta": self._meta(), "rows": self._row_table(), "columns": self._side(1), "chosen": self.chosen()}
         if self.signs != ():
@@ -441,11 +441,11 @@ class Grid:
 
 
 def selections(grids: Sequence[Grid]) -> list[Spec]:
-    """Build the Vega-Lite parameters by which cells of these grids are selected: by click, hovering and drag."""
+    """Build the parameters that select cells: a click by `Grid.more` (else query and key), hovering and drag."""
     first, views = grids[0], [f"{grid.prefix}cells" for grid in grids]
     hovered_axes = dict.fromkeys(side.axis for grid in grids for side in grid.sides if side.axis != "1")
     brush = [marks.drag("drag", views, first.style.colors)] if first.brush else []
-    click = marks.click(first.selects, views, *(first.more or TOKENS), "rev")
+    click = marks.click(first.selects, views, *(first.more or TOKENS), "rev")  # "rev": see `marks.click`
     return [click, marks.hover(views, *hovered_axes), *brush]
 
 

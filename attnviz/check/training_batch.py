@@ -252,7 +252,7 @@ class _Texts:
             crossing = to_may_attend(self.mask_4d, report.convention) & is_other_document
             if crossing.any():
                 _, _, query, key = crossing.nonzero()[0].tolist()
-                message = f"position_ids restart, as for packed documents, and {self.mask_name} opens one to the next: "
+                message = f"position_ids restart, as for packed documents, but {self.mask_name} joins documents: "
                 message += f"the token at {query} sees the token at {key}."
                 fix = "Block other documents: mask & (document[:, None, :, None] == document[:, None, None])."
                 yield Finding("documents", "error", message, fix)

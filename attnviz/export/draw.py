@@ -220,7 +220,7 @@ def draw(kind: str, picture: dict, *, limit: float = 30.0, begun: float | None =
     text = json_text(picture | {"config": {"font": theme.FONT} | picture.get("config", {})})
     for families, bundled in ((theme.FONT, SANS), (theme.MONO, MONO)):  # in all of font, labelFont, titleFont, ...
         text = text.replace(f'ont":"{families}"', f'ont":"\'{bundled}\', {families}"')
-    return WORKERS.ask({"kind": kind, "picture": text, "one_sign": (JOINED, SIGN), **options}, limit, begun)
+    return WORKERS.ask({"kind": kind, "picture": text, "replacement": (JOINED, SIGN), **options}, limit, begun)
 
 
 @cache

@@ -24,7 +24,7 @@ class Refused(Exception):
     """Raised if a picture cannot be drawn; the message is a sentence with the reason."""
 
 
-def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), one_sign: Sequence = ()) -> bytes:
+def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), replacement: Sequence = ()) -> bytes:
     """Draw Vega-Lite without any network request, and return the content of the file.
 
     Args:
@@ -32,7 +32,7 @@ def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), one
         picture: Vega-Lite as JSON.
         ppi: pixels per inch of a PNG.
         fits: arguments of `resize` after the SVG; () for the original size.
-        one_sign: pattern, and the character that replaces its matches in PNG and PDF; () to replace nothing.
+        replacement: pattern, and the character that replaces its matches in PNG and PDF; () to replace nothing.
     """
     import vl_convert
 
@@ -41,8 +41,8 @@ def draw(kind: str, picture: str = "", ppi: float = 72, fits: Sequence = (), one
     svg = resize(to_svg(picture), *fits) if fits else to_svg(picture)
     if kind == "svg":
         return (re.sub(SIDES, r'width="\1pt" height="\2pt"', svg, count=1) if fits else svg).encode()
-    if one_sign:
-        svg = re.sub(*one_sign, svg)
+    if replacement:
+        svg = re.sub(*replacement, svg)
     if kind == "pdf":
         return vl_convert.svg_to_pdf(svg)
     width, height = (float(side) * ppi / POINTS_PER_INCH for side in re.search(SIDES, svg).groups())

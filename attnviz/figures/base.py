@@ -190,6 +190,7 @@ class Figure(Style):
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments that recreate the figure: positional values, and keyword values that differ from their defaults."""
         values = {name: getattr(self, name) for name in STYLES}
+        # `call` is (function, arguments) of a figure that a function made; the arguments of a class are its fields
         values |= vars(self) if self.call is None else self.call[1]
         defaults = {field.name: field.default for field in fields(Figure) if field.name in STYLES}
         for name, parameter in signature_of(self.maker).parameters.items():

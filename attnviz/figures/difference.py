@@ -96,14 +96,14 @@ def _grids(comparison: AlignedPair, style: Style) -> tuple[Grid, Grid, Grid]:
     size = size_beside(len(comparison.rows), len(comparison.columns))
     selected = comparison.most_changed_cell if style.selected is None and style.on_screen else style.selected
     maps = comparison.tiled(size.tile)  # numbers and states of A, B and A - B
-    kinds = [  # indices of `KINDS`
+    indices = [  # of A, B and A - B: the index in `KINDS` of each cell
         np.select([states == BLOCKED, states == BLANK, np.isnan(values), values > 0, values < 0], [3, 4, 5, 1, 2])
         for values, states in maps
     ]
     ramps, texts, titles = _ramps(comparison, [values for values, _ in maps]), _cell_texts(maps), names_of(comparison)
     columns = ("a", "A"), ("b", "B"), ("difference", "A − B")
     numbers = [Number(name, maps[i][0], texts[i], title) for i, (name, title) in enumerate(columns)]
-    states = {"kinds": KINDS, "texts": [KINDS[kind].text for kind in kinds[2].ravel().tolist()]}
+    shared = {"kinds": KINDS, "texts": [KINDS[kind].text for kind in indices[2].ravel().tolist()]}
     grids = []
     for i, prefix in ((2, "d-"), (0, "a-"), (1, "b-")):
         grid = Grid(
@@ -112,14 +112,14 @@ def _grids(comparison: AlignedPair, style: Style) -> tuple[Grid, Grid, Grid]:
             rows=_side(comparison, 0, i),
             columns=_side(comparison, 1, i),
             size=size,
-            squares=Squares(states=kinds[i], numbers=numbers, ramp=ramps[i], colored=i, **states),
+            squares=Squares(states=indices[i], numbers=numbers, ramp=ramps[i], colored=i, **shared),
             style=replace(style, heading=None, selected=selected),
             ramp=ramps[i],
             signs=(),
             prefix=prefix,
         )
         if i == 1:  # A and B share a color legend; B has the legend of signs for all
-            grid = replace(grid, ramp=None, signs=[KINDS[kind] for kind in np.unique(kinds[:2]).tolist()])
+            grid = replace(grid, ramp=None, signs=[KINDS[kind] for kind in np.unique(indices[:2]).tolist()])
         if i == 2:
             grid = replace(grid, ends=[_variation_column(comparison, size.tile)])
         grids.append(grid)

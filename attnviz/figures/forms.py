@@ -98,13 +98,13 @@ def text_side(title: str, axis: str, labels: Sequence[str], names: Sequence[str]
     return GridSide(groups(as_tokens(labels)), title, axis, labels, names or labels)
 
 
-def numbers_in_cells(values: np.ndarray, ramp: Ramp, *also: Number, written: bool = True) -> Squares:
-    """Make squares colored by numbers, NaN like 0, with the numbers inside if `written`; tooltips also have `also`."""
+def numbers_in_cells(values: np.ndarray, ramp: Ramp, *others: Number, written: bool = True) -> Squares:
+    """Color squares by `values` (NaN as 0), written inside if `written`; tooltips also list the numbers `others`."""
     flat = values.ravel().tolist()
     return Squares(
         states=np.zeros(values.shape, int),
         kinds=(CellState("number", "ramp", legend=""),),
-        numbers=[Number("number", values, [*map(digits, flat)], ramp.title), *also],
+        numbers=[Number("number", values, [*map(digits, flat)], ramp.title), *others],
         ramp=ramp,
         text_title="",
         written=[*map(in_cell, flat)] if written else (),

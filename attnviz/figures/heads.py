@@ -51,13 +51,13 @@ class Layout(NamedTuple):
     """Places of thumbnails of one size, in pixels.
 
     Attributes:
-        side, height: width and height of a thumbnail.
+        width, height: size of a thumbnail.
         above: height for the text above each thumbnail.
-        thumbnails: head, left end, upper end and text of each thumbnail.
+        thumbnails: head, left edge, top edge and text of each thumbnail.
         labels: x, y, text and alignment of each label beside the thumbnails.
     """
 
-    side: int
+    width: int
     height: int
     above: int
     thumbnails: Sequence[tuple[Head, int, int, str]]
@@ -65,19 +65,19 @@ class Layout(NamedTuple):
 
     @property
     def ends(self) -> tuple[int, int]:
-        """Pixels of the right and the lower end of all thumbnails."""
-        right = max((x for _, x, _, _ in self.thumbnails), default=0) + self.side
+        """Right and bottom edge of all thumbnails."""
+        right = max((x for _, x, _, _ in self.thumbnails), default=0) + self.width
         return right, max((y for _, _, y, _ in self.thumbnails), default=0) + self.height
 
 
-def in_rows(heads: Sequence[Head], texts: Sequence[str], across: int, side: int, height: int, above: int) -> Layout:
+def in_rows(heads: Sequence[Head], texts: Sequence[str], across: int, width: int, height: int, above: int) -> Layout:
     """Lay out heads in rows of `across` thumbnails, with their texts above them."""
-    across_step, down_step = side + GAP, height + above + GAP
+    across_step, down_step = width + GAP, height + above + GAP
     thumbnails = [
         (head, i % across * across_step, i // across * down_step, text)
         for i, (head, text) in enumerate(zip(heads, texts, strict=True))
     ]
-    return Layout(side, height, above, thumbnails)
+    return Layout(width, height, above, thumbnails)
 
 
 def thumbnail_chart(
@@ -138,7 +138,7 @@ class Thumbnails(Figure):
         cells_by_head, layout = {}, self.layout
         for site, view in self.views.items():
             heads = [head for head, *_ in layout.thumbnails if head[0] == site]
-            tile = max(math.ceil(len(view.queries) / layout.height), math.ceil(len(view.keys) / layout.side), 1)
+            tile = max(math.ceil(len(view.queries) / layout.height), math.ceil(len(view.keys) / layout.width), 1)
             cells_by_head |= zip(heads, view.cells([number for _, number in heads], tile), strict=True)
         return cells_by_head
 
@@ -223,7 +223,7 @@ class Thumbnails(Figure):
     def _row(self, thumbnail: tuple[Head, int, int, str]) -> dict[str, Any]:
         """Build the row of a head in the table of the chart."""
         (site, number), x, y, label = thumbnail
-        colors, view, width, height = self.colors, self.views[site], self.layout.side, self.layout.height
+        colors, view, width, height = self.colors, self.views[site], self.layout.width, self.layout.height
         is_off, is_focused = number in view.step.heads_off, self.focused in (number, (site, number))
         ramp, cells = self._ramps[site, number], self.cells[site, number]
         kinds, states = states_of(cells, view)

@@ -25,7 +25,7 @@ SIDES, ALIGN, STACKS = ("query", "key"), ("right", "left"), ("decoder", "encoder
 """Ends of a line, alignment of their labels, and their stacks in an encoder-decoder model."""
 Pin = tuple[str, int]
 """A picked token: its side, one of `SIDES`, and its position."""
-MOST_TOKENS, MOST_LINES, MOST_ASKED, MOST_HEADS = 64, 400, 4_000, 4
+MOST_TOKENS, MOST_LINES, MOST_ABOVE_LEAST, MOST_HEADS = 64, 400, 4_000, 4
 """Maximum numbers: queries or keys drawn; lines without and with a minimum weight; heads described in words."""
 GAP, ON_SCREEN, NARROWEST, PADDING = 230, 380, 120, 8
 """Pixels between the two columns of tokens: in a file, on a screen, and at least; between a line and its token."""
@@ -122,13 +122,13 @@ class HeadLines(SiteFigure):
                 is_picked[queries.index_of(position)] = True
             else:
                 is_picked[:, keys.index_of(position)] = True
-        # the next arrays are (heads, queries, keys)
+        # arrays (heads, queries, keys); a row without an open key (EMPTY) is filled: its blocked cells have weights
         has_weight = np.stack([(cells.blocked == 0) | (cells.states == EMPTY) for cells in self._cells]) & is_picked
         weights = np.stack([cells.weights for cells in self._cells]).astype(np.float64)
         sizes = np.nan_to_num(np.abs(weights) if self._window.step.linear else weights)
         is_visible = has_weight & np.stack([*map(has_color, self._cells)]) & (sizes > 0)
         weights, sizes = weights[is_visible], sizes[is_visible]
-        strongest = np.argsort(-sizes, kind="stable")[: MOST_LINES if self.least is None else MOST_ASKED]
+        strongest = np.argsort(-sizes, kind="stable")[: MOST_LINES if self.least is None else MOST_ABOVE_LEAST]
         if self.least is not None:
             strongest = strongest[sizes[strongest] >= self.least]
         drawn = strongest[::-1]  # the strongest line is drawn last, over the others
@@ -386,7 +386,7 @@ def _count_note(weights: np.ndarray, total: int, pins: frozenset[Pin], least: fl
     if count == total:
         return f"all {total:,} weights{picked} have a line" if total else f"no weight{picked} to draw"
     note = f"{count:,} of {total:,} weights{picked} have a line"
-    if least is not None and count < MOST_ASKED:
+    if least is not None and count < MOST_ABOVE_LEAST:
         return f"{note}: those of at least {least:g}"
     return f"{note}: the strongest, from {weights[0]:.2g} on" if count else note
 

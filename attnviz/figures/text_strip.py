@@ -138,10 +138,10 @@ class TokenWeights(SiteFigure):
     @property
     def lines(self) -> list[str]:
         """Lines under the title: origin of the weights, edits, end of the color scale, tokens that are drawn."""
-        notes, view = self.notes, self.window
-        has_position_note = len(notes) > len(view.notes)
+        positions = "" if window_notes(self.window, self.attention_view, "one strip") else self.window.window
         ending = "" if self.ramp.signed else self.scale.ending
-        return [*subtitles(self.record, self), ending, *view.rule, *notes, "" if has_position_note else view.window]
+        # `rule` says how linear attention makes its weights; `notes` give the positions if some tokens are not drawn
+        return [*subtitles(self.record, self), ending, *self.window.rule, *self.notes, positions]
 
     @property
     def facts(self) -> FigureFacts:

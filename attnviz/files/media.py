@@ -104,7 +104,7 @@ def _convert(image: Image.Image, what: str) -> tuple[Picture, tuple[str, ...]]:
     if min(width, height) < LEAST_SIDE:
         raise InputError(f"{size}; it needs at least {LEAST_SIDE} x {LEAST_SIDE}.")
     if max(width, height) > min(width, height) * largest_ratio:
-        raise InputError(f"{size}; one side is at most {largest_ratio} times the other. Cut it.")
+        raise InputError(f"{size}; one side is at most {largest_ratio} times the other. Crop it.")
     num_frames, is_large = getattr(image, "n_frames", 1), max(width, height) > MOST_SIDE
     changes = {
         f"Only the first of its {num_frames} frames is read.": num_frames > 1,

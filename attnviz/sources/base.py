@@ -241,12 +241,12 @@ class Source(ABC):
             raise InputError("A text with a picture takes nothing from another text; give it without the picture.")
         if self.writes and not targets:
             targets = self.run(sentences, replace(edits, taken=())).targets
-        other_edits = vars(replace(edits, taken=()))
+        edits_without_patching = vars(replace(edits, taken=()))
 
         def run(text: str, entered: frozenset[Site]) -> Record:
-            """Run another text with the edits that take no numbers; store the input of the sites in `entered`."""
+            """Run another text, without patching it; keep what enters the layers of the sites in `entered`."""
             batch = self.tokenize([text]) * max(1, len(targets))
-            return self.run(batch, Resolved(**other_edits, entered=entered), targets)
+            return self.run(batch, Resolved(**edits_without_patching, entered=entered), targets)
 
         return Resolved(**vars(edits), donors=taking.donors(edits.taken, run, sentences, targets)), targets
 

@@ -68,7 +68,7 @@ def estimate(source: Source, length: int, edits: Edits = Edits(), sentences: int
     - seconds: see `_operations`.
     - record_bytes = 4 · tokens · (3 · d_model per call + d_model + predicted words) + 8 · tokens · heads of all calls.
     - bytes = record_bytes + 32 · tokens · d_model for the activations of a layer + 4 · length² · `Facts.squares` for
-      each sentence. Blocks of at most 64 MB are not counted.
+      each sentence. The blocks of scores that are computed at once, at most 64 MB, are not counted.
     """
     layers, width, tokens, facts = len(source.sites), source.d_model, sentences * length, source.facts
     words, squares = (facts.words, facts.squares) if facts else (0, 0)
@@ -150,7 +150,7 @@ def _computed_pairs(mask: Mask | None, length: int) -> int:
 
 
 def _seconds(operations: float) -> float:
-    """Duration of operations at the measured speed; of a few operations at the speed of any machine."""
+    """Duration of operations: at the speed `USUAL` if that takes under a second, else at the measured speed."""
     return operations / (USUAL if operations < USUAL else operations_per_second())
 
 

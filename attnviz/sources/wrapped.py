@@ -141,7 +141,7 @@ class Wrapped(Source):
         return f"{site} · {self.calls.get(site, '')}".rstrip(" ·")
 
     def tokenize(self, texts: list[str]) -> tuple[Sentence, ...]:
-        """Cut texts into tokens; if a decoder reads a second text, only the part before "|||" is cut."""
+        """Tokenize texts; if a decoder reads the part after "|||", tokenize only the part before, for the encoder."""
         return self._pad([self._cut(text.partition(PAIR)[0] if self.writes else text, text) for text in texts])
 
     def run(

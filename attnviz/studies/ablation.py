@@ -31,7 +31,7 @@ OnProgress = Callable[[int, int], bool | None]
 EFFECTS = {
     "output": "change of the final vectors, ‖after − before‖ / ‖before‖, mean over tokens; 0: no change",
     "divergence": "change of the predicted probabilities, KL(before ‖ after) in nats, mean over predictions; 0: no "
-    "change, 0.1: as if a certain word fell to 90%, 0.7: to 50% (Conmy et al. 2023)",
+    "change, 0.1: as if a word's probability fell from 100% to 90%, 0.7: to 50% (Conmy et al. 2023)",
     "said": "change of the probability of the word predicted before, after − before, mean over predictions",
     "loss": "change of the loss of the next token of the text in nats, after − before, mean over tokens",
     "rewritten": "share of the sentences for which the model generates another text",
@@ -67,16 +67,16 @@ class Sweep:
         """Describe the head with the largest effect, and the head with the largest weights, in a sentence each."""
         if self.table[["confidence", self.by]].isna().all().any() or len(self.heads) < 2:
             return "Fewer than two heads have weights and effects to compare.", ""
-        strongest, heaviest = self._largest(self.by), self._largest("confidence")
+        largest, heaviest = self._largest(self.by), self._largest("confidence")
         names = [site.head(head) for site, head in self.heads]
-        name, weight = names[strongest].capitalize(), f"{self.table['confidence'][heaviest]:.2f} on average"
-        effect = f"{name} matters most here: switched off, it changes {self._effect_text(strongest)} on average"
+        name, weight = names[largest].capitalize(), f"{self.table['confidence'][heaviest]:.2f} on average"
+        effect = f"{name} matters most here: switched off, it changes {self._effect_text(largest)} on average"
         if self.by != "output":  # KL divergence from probability 1 to p is ln(1/p)
-            effect += f", as if a certain word fell to {percent(exp(-self.table[self.by][strongest]), 0)}"
-        if pd.notna(rewritten := self.table["rewritten"][strongest]):
+            effect += f", as if a word's probability fell from 100% to {percent(exp(-self.table[self.by][largest]), 0)}"
+        if pd.notna(rewritten := self.table["rewritten"][largest]):
             effect += "; the model then writes another text" if rewritten else "; the text it writes stays the same"
         effect += "."
-        if heaviest == strongest:
+        if heaviest == largest:
             return effect, f"{name} also has the largest weights, {weight}."
         changes = f"switched off, it changes {self._effect_text(heaviest)}"
         weights = f"{names[heaviest].capitalize()} has the largest weights, {weight}; {changes}."

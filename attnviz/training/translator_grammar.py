@@ -171,21 +171,21 @@ def verb_phrase(verb: Verb, person: Person, manner: Manner) -> Phrase:
     """Build a verb with its auxiliaries, negation, adverb and object pronoun: "does not sleep", "ne dort pas"."""
     want_to, auxiliary, form = _english_forms(verb, person, manner)
     texts = auxiliary, manner.adverb, manner.object, want_to, " ".join((form, *verb.particle))
-    helper, adverb, target, want, action = [tuple(map(Word, text.split())) for text in texts]  # English words of each
+    auxiliaries, adverb, target, want, action = [tuple(map(Word, text.split())) for text in texts]  # in English
     is_word = manner.negation == "never" or (manner.negation == "not" and manner.tense != "can")
     negation = (Word(manner.negation),) if is_word else ()  # else a part of the auxiliary: "don't", "cannot"
     pronouns = [FrenchWord(words.PRONOUNS[words.OBJECTS[word.text]][1], (word,), "pronoun") for word in target]
     if verb.helper == "se":  # reflexive in French only
         pronouns = [FrenchWord(words.REFLEXIVES[person.form], action, "pronoun")]
-    finite, *rest = _french_forms(verb, person, manner.tense, helper, want + action)
+    finite, *rest = _french_forms(verb, person, manner.tense, auxiliaries, want + action)
     conjugated = [*pronouns, finite]
     if manner.tense in words.MODALS:  # pronouns stand before the infinitive
         conjugated, rest = [finite], [*pronouns, *rest]
-    negation_source = negation or (helper if manner.negation else ())  # the English words that "ne ... pas" translates
+    negation_source = negation or (auxiliaries if manner.negation else ())  # the English of "ne ... pas"
     if is_word and auxiliary in ("do", "does", "did"):
-        negation_source = helper + negation_source
+        negation_source = auxiliaries + negation_source
     adverbs = [FrenchWord(words.ADVERBS[word.text], (word,), "adverb") for word in adverb]
-    english = helper + negation + adverb + want + action + target
+    english = auxiliaries + negation + adverb + want + action + target
     return Phrase(english, (*negate(conjugated, manner.negation, negation_source), *adverbs, *rest))
 
 
@@ -221,22 +221,22 @@ def _english_forms(verb: Verb, person: Person, manner: Manner) -> tuple[str, str
 
 
 def _french_forms(
-    verb: Verb, person: Person, tense: str, helper: tuple[Word, ...], english: tuple[Word, ...]
+    verb: Verb, person: Person, tense: str, auxiliary: tuple[Word, ...], rest: tuple[Word, ...]
 ) -> tuple[FrenchWord, ...]:
-    """Choose the French verb forms for the English auxiliary `helper` and the other `english` words ("want" first)."""
+    """Choose the French forms of a verb, for its English `auxiliary` and `rest`: "want" or nothing, then the verb."""
     form = person.form
     if tense in words.MODALS:
-        modal, action = (helper, english) if tense == "can" else (english[:1], english[1:])
+        modal, action = (auxiliary, rest) if tense == "can" else (rest[:1], rest[1:])
         return FrenchWord(words.MODALS[tense][form], modal, "verb"), FrenchWord(verb.infinitive, action, "verb")
     if tense == "past":
-        auxiliary, participle = words.HAVE[form], verb.participle
-        if verb.helper:
-            auxiliary = words.ETRE["present"][form]
+        have_or_be, participle = words.HAVE[form], verb.participle
+        if verb.helper:  # a past with "être"
+            have_or_be = words.ETRE["present"][form]
             participle = words.agree(participle, person.gender, person.plural)
-        return FrenchWord(auxiliary, helper + english, "verb"), FrenchWord(participle, english, "verb")
+        return FrenchWord(have_or_be, auxiliary + rest, "verb"), FrenchWord(participle, rest, "verb")
     if tense == "imperfect":
-        return (FrenchWord(verb.imperfect[form], helper + english, "verb"),)
-    return (FrenchWord(verb.present[form], helper + english if tense == "progressive" else english, "verb"),)
+        return (FrenchWord(verb.imperfect[form], auxiliary + rest, "verb"),)
+    return (FrenchWord(verb.present[form], auxiliary + rest if tense == "progressive" else rest, "verb"),)
 
 
 def be(person: Person, tense: str, negation: str = "") -> Phrase:
@@ -459,10 +459,10 @@ class _Sentences(recipe.Dice):
         if noun.kind == "people" and not plural:
             pronoun = "she" if noun.gender == "f" else "he"
         english_noun = phrase.english[-1]
-        person = Person(4 if plural else 2, noun.gender, pronoun, noun.living, english_noun)
+        person = Person(4 if plural else 2, noun.gender, pronoun, noun.living, english_noun)  # as "ils" or "il"
         can_have_owner = noun.kind in ("openings", "things", "furniture") and determiner == "the" and not plain
         if can_have_owner and self.chance(0.25):
-            owner = self.nominal(f"{LIVING} places", plain=True).phrase
+            owner = self.nominal(f"{LIVING} places", plain=True).phrase  # a second noun, so "it" is not clear
             return Nominal(phrase + say("of", "de", "preposition") + owner, noun, person, clear=False)
         return Nominal(phrase, noun, person)
 

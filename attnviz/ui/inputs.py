@@ -119,7 +119,7 @@ def _model(source: Source | None) -> None:
     if model_loading.allowed_names() is None:  # this server loads any model
         loaded.append(OTHER)
     names = dict.fromkeys([*api.OFFERED, *shipped, *loaded, *FOR_LEARNING, now()["model"]])
-    options = {"step": _with_model, "visible": False, "accept_new_options": True, "width": 180}
+    options = {"apply": _with_model, "visible": False, "accept_new_options": True, "width": 180}
     control(st.selectbox, "Model", "model", [*names], format_func=model_title, **options)
 
 
@@ -182,7 +182,7 @@ def _text(source: Source, text: str) -> None:
         return choices.without("text").put(text=new_text, lines=None)
 
     with st.container(key="box"):
-        value = {"value": without_surrogates(text), "step": lambda choices, typed: with_text(choices, typed or "")}
+        value = {"value": without_surrogates(text), "apply": lambda choices, typed: with_text(choices, typed or "")}
         options = {"visible": False, "height": "content", "placeholder": "Type a sentence", "disabled": fixed}
         control(st.text_area, "Text", "text", **value, **options)
     if source.writes and not fixed:

@@ -43,7 +43,7 @@ def row(source: Source) -> None:
     chosen = now()["picture"] if now()["picture"] in available else available[0]
     if chosen != NONE:
         st.html(f'<img src="{data_uri(_picture_by_name(chosen).small)}" alt="" height="38">', width="content")
-    options = {"value": chosen, "step": _with_picture_name, "visible": False, "width": 180}
+    options = {"value": chosen, "apply": _with_picture_name, "visible": False, "width": 180}
     control(st.selectbox, label, "picture", available, **options)
 
 

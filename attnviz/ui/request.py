@@ -44,7 +44,7 @@ class TabState:
         clicks: number of clicks on each picture, so that the same place can be clicked again.
         before_course: choices, past and future from before the Learn page was opened; its chapters do not change them.
         widget_pages: hash of the page on which each widget of `CONTINUOUS` was drawn last, by the widget's key.
-        choices_of_link: settings of the opened link; empty once the user changes a choice or opens another page.
+        choices_from_link: settings of the opened link; empty once the user changes a choice or opens another page.
         page: title of the page that was drawn last.
         notices: container on the page for messages about the link.
     """
@@ -60,7 +60,7 @@ class TabState:
     clicks: dict[str, int] = field(default_factory=dict)
     before_course: tuple[Choices, tuple[Choices, ...], tuple[Choices, ...]] | None = None
     widget_pages: dict[str, str] = field(default_factory=dict)
-    choices_of_link: dict[str, Any] = field(default_factory=dict)
+    choices_from_link: dict[str, Any] = field(default_factory=dict)
     page: str = ""
     notices: DeltaGenerator | None = None
 
@@ -84,14 +84,14 @@ def change(step: Callable[[Choices], Choices]) -> None:
     after = step(current.choices)
     if after.without("tab") != current.choices.without("tab"):  # undo does not return to another part of a page
         current.past, current.future = (*current.past, current.choices)[-REMEMBERED:], ()
-    current.choices, current.choices_of_link = after, {}
+    current.choices, current.choices_from_link = after, {}
 
 
 def set_page(title: str) -> None:
     """Store the title of the page to draw; on another page than before, messages no longer mention the opened link."""
     current = session()
     if current.page not in ("", title):
-        current.choices_of_link = {}
+        current.choices_from_link = {}
     current.page = title
 
 
@@ -126,7 +126,7 @@ def control(
     name: str,
     *args: Any,
     value: Any = CHOSEN,
-    step: Callable[[Choices, Any], Choices] | None = None,
+    apply: Callable[[Choices, Any], Choices] | None = None,
     part: str = "",
     visible: bool = True,
     **options: Any,
@@ -138,7 +138,7 @@ def control(
         name: name of the setting, as in `link.NAMES`.
         args: further arguments of the widget, such as its options or bounds.
         value: value to show; by default the current choice of this setting.
-        step: function (choices, value of the user) -> new choices; by default it stores the value under `name`.
+        apply: function (choices, value of the user) -> new choices; by default it stores the value under `name`.
         part: suffix of the key, for several widgets of the same setting.
         visible: whether to show the label; screen readers always read it.
     """
@@ -151,11 +151,11 @@ def control(
         reported = streamlit_internals.peek(key, value)
         if reported == value:  # a page that is opened again reports its old values
             return
-        session().widget_pages[key] = streamlit_internals.page_hash()
-        if step is None:
+        session().widget_pages[key] = streamlit_internals.page_hash()  # shown here: `control` will not set it again
+        if apply is None:
             put(**{name: reported})
         else:
-            change(lambda choices: step(choices, reported))
+            change(lambda choices: apply(choices, reported))
 
     label_visibility = "visible" if visible else "collapsed"
     return widget(label, *args, key=key, on_change=report, label_visibility=label_visibility, **options)
@@ -176,7 +176,7 @@ def valid_choice(name: str, options: Sequence[Any], default: Any = None) -> Any:
         return value
     if value == unset:
         return default
-    if current.choices_of_link.get(name) == value:
+    if current.choices_from_link.get(name) == value:
         near = did_you_mean(str(value), map(str, options))
         with current.notices or st.container():
             note(f"The link's {name} was left out: {quoted(str(value)[:40])} is not a choice here.{near}", "notice")
@@ -234,7 +234,7 @@ def read_address(first: dict[str, str]) -> bool:
     if not is_first:
         change(lambda _: choices)  # so that undo can return to the choices before Back or Forward
     current.has_read_link = True
-    current.choices, current.link_errors, current.choices_of_link = choices, messages, {**choices.chosen}
+    current.choices, current.link_errors, current.choices_from_link = choices, messages, {**choices.chosen}
     if is_first:  # charts do not find their colors if a typed address has unescaped brackets
         write_address(always=True)
     return is_first and not address

@@ -300,7 +300,7 @@ def drop_missing(source: Source, request: Request) -> Request:
         messages.append(f"The link asks for head {missing[0]}: {available}")
         choices = choices.put(also=tuple(head for head in choices["also"] if head in heads))
     if choices["sentence"] > (count := len(request.texts)):
-        if current.choices_of_link.get("sentence") == choices["sentence"]:  # else a text was removed since
+        if current.choices_from_link.get("sentence") == choices["sentence"]:  # else a text was removed since
             messages.append(f"The link asks for text {choices['sentence']}: the page has {counted(count, 'text')}.")
         choices = choices.put(sentence=1)
     if request.answer:
@@ -327,8 +327,8 @@ def drop_outside(context: Context) -> None:
     }
     titles = {"cell": "a cell", "pins": "a word", "zoom": "a part"}
     for name, value in inside.items():
-        is_of_link = current.choices_of_link.get(name) == choices[name]
-        if choices[name] != value and is_of_link:
+        is_from_link = current.choices_from_link.get(name) == choices[name]
+        if choices[name] != value and is_from_link:
             size = f"{counted(queries, 'row')} and {counted(keys, 'column')}, counted from 0"
             with current.notices or st.container():
                 note(f"The link asks for {titles[name]} outside of this map, which has {size}.", "notice")
@@ -355,7 +355,7 @@ def _layer(source: Source) -> None:
             choices = choices.put(cell=None, pins=frozenset(), zoom=())
         return choices.put(layer=site)
 
-    options = {"value": current, "step": with_layer, "visible": False, "format_func": source.site_name}
+    options = {"value": current, "apply": with_layer, "visible": False, "format_func": source.site_name}
     control(st.selectbox, "Layer", "layer", source.sites, width=min(max(190, text_width), 420), **options)
 
 
@@ -388,7 +388,7 @@ def _mask_menu(source: Source, site: Site) -> None:
     with popover:
         _rules(source, stack)
         text = stack.text if stack.entries else ""
-        control(st.text_input, "As text", "mask", value=text, step=_set_mask, part="text")
+        control(st.text_input, "As text", "mask", value=text, apply=_set_mask, part="text")
         if refused := session().memory.pop("mask refused", ""):
             note(refused)
         control(st.toggle, "Built-in mask", "own_mask")
@@ -408,11 +408,11 @@ def _scores(site: Site) -> None:
         return choices.put(scored=target, **{name: value})
 
     where = "every layer" if target is None else str(target)
-    step = partial(with_score_setting, "temperature")
-    control(st.slider, f"Temperature in {where}", "temperature", 0.1, 5.0, step=step)
-    control(st.toggle, f"Divide by √dₖ in {where}", "scaled", step=partial(with_score_setting, "scaled"))
+    with_temperature = partial(with_score_setting, "temperature")
+    control(st.slider, f"Temperature in {where}", "temperature", 0.1, 5.0, apply=with_temperature)
+    control(st.toggle, f"Divide by √dₖ in {where}", "scaled", apply=partial(with_score_setting, "scaled"))
     if is_changed:
-        options = {"value": in_every_layer, "step": lambda choices, on: choices.put(scored=None if on else site)}
+        options = {"value": in_every_layer, "apply": lambda choices, on: choices.put(scored=None if on else site)}
         control(st.toggle, "In every layer", "scored", part="everywhere", **options)
 
 
@@ -430,7 +430,7 @@ def _rules(source: Source, stack: Stack) -> None:
                 entries.append(Entry(rule, rule.join))
         return choices.put(mask=Stack(tuple(entries)) if entries else None)
 
-    options = {"value": [name for name in USUAL if name in active], "step": with_chosen_rules, "wrap": True}
+    options = {"value": [name for name in USUAL if name in active], "apply": with_chosen_rules, "wrap": True}
     control(st.pills, "Rules", "mask", USUAL, part="rules", selection_mode="multi", **options)
 
 
@@ -453,7 +453,7 @@ def _more_menu(source: Source) -> None:
         training_step(source)
         units = {"tokens": View(), "words": View(words=True)}
         unit = "words" if now()["view"].words else "tokens"
-        options = {"value": unit, "step": lambda choices, name: choices.put(view=units[name]), "required": True}
+        options = {"value": unit, "apply": lambda choices, name: choices.put(view=units[name]), "required": True}
         control(st.segmented_control, "Rows and columns", "view", [*units], **options)
 
 
@@ -463,7 +463,7 @@ def training_step(source: Source) -> None:
         return
     last = source.steps[-1]
     value = now()["step"] if now()["step"] in source.steps else last
-    options = {"value": value, "step": lambda choices, step: choices.put(step=None if step == last else step)}
+    options = {"value": value, "apply": lambda choices, step: choices.put(step=None if step == last else step)}
     control(st.select_slider, "Training step", "step", source.steps, **options)
 
 

@@ -18,7 +18,7 @@ from attnviz.link import Choices
 from attnviz.sources.base import Source
 from attnviz.sources.estimate import estimate
 from attnviz.ui import cache, runs
-from attnviz.ui.request import control, open_page, put, session
+from attnviz.ui.request import control, now, open_page, put, session
 from attnviz.ui.text import literal, note, plain, quiet
 from attnviz.ui.toolbar import Context
 
@@ -83,7 +83,7 @@ def _chat() -> None:
     def with_chat(choices: Choices, on: bool) -> Choices:
         return choices.put(chat="" if on else None, answer=(), cell=None)
 
-    is_chat = control(st.toggle, "Chat", "chat", value=session().choices["chat"] is not None, step=with_chat, part="on")
+    is_chat = control(st.toggle, "Chat", "chat", value=now()["chat"] is not None, apply=with_chat, part="on")
     if is_chat:
         options = {"placeholder": "System prompt (optional)", "width": 320}
         control(st.text_input, "System prompt", "chat", visible=False, **options)
@@ -159,7 +159,7 @@ def _answer(context: Context) -> None:
             return choices.put(cell=None)
         return choices.put(cell=views.see(context.record, context.site).strongest_cell(context.head, position - 1))
 
-    options = {"value": chosen, "step": with_word, "part": "answer", "visible": False, "format_func": words.get}
+    options = {"value": chosen, "apply": with_word, "part": "answer", "visible": False, "format_func": words.get}
     with st.container(key="answer"):
         label = "The answer: a click on a word shows its alternatives"
         control(st.pills, label, "cell", [*words][:MOST_WORDS], wrap=True, **options)

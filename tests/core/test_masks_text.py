@@ -122,7 +122,7 @@ def test_other_spellings_are_read_too(text, mask):
         ("blocked(1)", "cells are written query:key, such as 3:0 or, for several, 4-6:0-2."),
         ("blocked(5-0:0)", "'5-0:0' holds no cell, or there are more than 100,000."),
         (" | ".join(["blocked(0-99:0-99)"] * 11), "holds no cell, or there are more than 100,000."),
-        ("random(9, 2)", "9 keys of every 2 cannot be drawn"),
+        ("random(9, 2)", "9 keys of every 2 cannot be chosen"),
         ("padding([])", "at least one sentence"),
         ("off: causal", "Character 1 of the mask 'off: causal': only a rule of the app's list can be off."),
         ("~" * 5000 + "causal", "nested more than 32 deep."),

@@ -54,7 +54,7 @@ def test_a_rule_says_what_it_is(rule):
         (lambda: Global(3), "The positions of 'global' are a list of whole numbers; given 3."),
         (lambda: Global((1.5,)), "The positions of 'global' are a list of whole numbers; given (1.5,)."),
         (lambda: Blocks(2, first=-1), "The first of 'blocks' is -1; it must be 0 or more."),
-        (lambda: Random(3, 2), "3 keys of every 2 cannot be drawn; draw at most 2."),
+        (lambda: Random(3, 2), "3 keys of every 2 cannot be chosen; choose at most 2."),
         (lambda: Padding(()), "Padding needs the length of at least one sentence."),
         (lambda: Window("2"), "The before of 'window' is a whole number; given '2'."),
         (lambda: Media((0,), 0), "The size of 'media' is 0; it must be 1 or more."),

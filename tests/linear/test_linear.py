@@ -111,7 +111,7 @@ def test_maps_are_exact_in_float64(opened, family, monkeypatch):
     """The same to 1e-10, with the functions of transformers in float64, which they round to float32 otherwise."""
     source = opened(family)
     model = zoo.build(family, CLASSES[family][0], max_position_embeddings=192).double()
-    tapped.use_on(model)
+    tapped.use_attnviz(model)
     model.set_experts_implementation("eager")  # the other ones know no float64
     doubled = set()
     for module in filter(linear.is_linear, model.modules()):

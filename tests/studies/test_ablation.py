@@ -135,7 +135,8 @@ def test_what_matters_is_the_prediction_where_there_is_one():
         assert found.strongest == found.heads[most]
         nats = found.table["divergence"][most]
         changes = (
-            f"it changes the predictions by {nats:.3f} nats on average, as if a certain word fell to {exp(-nats):.0%}"
+            f"it changes the predictions by {nats:.3f} nats on average, "
+            f"as if a word's probability fell from 100% to {exp(-nats):.0%}"
         )
         assert found.sentences()[0] == f"{site.head(head).capitalize()} matters most here: switched off, {changes}."
     assert agreed == {True, False}

@@ -172,7 +172,7 @@ def fetch(
 def is_path(name: str) -> bool:
     """Whether a name refers to a path on this machine, even if there is nothing at this path."""
     try:
-        return allowed() is None and _folder(name) is not None
+        return allowed() is None and _folder(name) is not None  # a list of allowed names has no paths
     except AttnvizError:
         return True
 
@@ -348,7 +348,7 @@ def _reason(error: Exception, model: str, revision: str) -> str:
             how = "Check its spelling; for a private one set HF_TOKEN to a valid token"
             return f"There is no model {model} at {hub}, or it is private. {how}."
         if isinstance(cause, errors.OfflineModeIsEnabled):
-            why = f"is not on this machine, and HF_HUB_OFFLINE forbids to ask {hub}"
+            why = f"is not on this machine, and HF_HUB_OFFLINE forbids asking {hub}"
             return f"{model} {why}. Unset it or give a folder."
         if status:
             return f"{hub} answers with error {status} when asked for {model}. Try again later."

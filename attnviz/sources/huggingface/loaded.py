@@ -61,7 +61,7 @@ class Trial:
         d_model: width of the hidden states.
         unseen: description of attention that is not shown; None if all is shown.
         layers: layer numbers of the sites, if the layers that are shown are not counted from 0 without a gap.
-        alone: kind of attention of all layers, if their modules do not state whether it is causal.
+        one_kind: kind of attention of all layers, if their modules do not state whether it is causal.
         calls: name of the module of each site, if attention is captured and edited in the model's own code.
         takes_rules: whether the model passes the marker of `tapped.rules` to its attention, with the same outputs.
         findings: differences between the model as it was loaded and as attnviz runs it, a sentence each.
@@ -71,7 +71,7 @@ class Trial:
     d_model: int = 0
     unseen: str | None = None
     layers: Mapping[Site, int] = field(default_factory=dict)
-    alone: str | None = None
+    one_kind: str | None = None
     calls: Mapping[Site, str] = field(default_factory=dict)
     takes_rules: bool = False
     findings: tuple[str, ...] = ()

@@ -52,7 +52,7 @@ class Borrowed(Turns):
             before = self._model.config._attn_implementation
             try:
                 if self.is_tapped:
-                    tapped.use_on(self._model)
+                    tapped.use_attnviz(self._model)
                 yield
             finally:
                 if self._model.config._attn_implementation != before:

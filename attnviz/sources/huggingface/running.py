@@ -51,7 +51,7 @@ def inputs(sentences: tuple[Sentence, ...], loaded: Loaded) -> dict[str, Tensor]
 
 def model_run(loaded: Loaded, edits: Edits, lengths: tuple[int, ...] | None, **options: Any) -> ModelRun:
     """Make the state of one call of a loaded model through the tap."""
-    return ModelRun(loaded.model, edits, lengths, layers=loaded.trial.layers, alone=loaded.trial.alone, **options)
+    return ModelRun(loaded.model, edits, lengths, layers=loaded.trial.layers, one_kind=loaded.trial.one_kind, **options)
 
 
 def run_model(

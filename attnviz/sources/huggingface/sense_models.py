@@ -61,7 +61,7 @@ class SenseModel(Pretrained):
     ) -> Record:
         """Run the model on pictures or sounds; a decoder reads `targets`, by default the text that it writes itself."""
         self.check_targets(targets)
-        loaded, cut = self.loaded, ()
+        loaded, cut = self.loaded, ()  # cut: length of each written text that was cut off, else 0
         with faults.unforeseen(f"{self.name} ({loaded.made_of})"):
             model_inputs = senses.inputs(loaded, tuple(sentence.pictures[0] for sentence in sentences))
             if self.writes and not targets:
@@ -72,7 +72,7 @@ class SenseModel(Pretrained):
             captured, output, maps = senses.captured_run(loaded, model_inputs, edits)
             steps = captured.steps
         windowed = [f"{step.name} has {step.shape[0]} windows" for step in steps if step.shape[0] != len(sentences)]
-        steps = tuple(step for step in steps if step.shape[0] == len(sentences))
+        steps = tuple(step for step in steps if step.shape[0] == len(sentences))  # `unseen` names the others
         own_texts = {}  # queries and keys of each site
         if not self.writes:
             own_texts = {step.site: _texts(loaded, step, sentences, captured, maps) for step in steps}

@@ -198,7 +198,7 @@ class HuggingFace(Pretrained):
         return longer
 
     def origin(self, record: Record, site: Site) -> Origin | None:
-        record.step(site)
+        record.step(site)  # raises InputError if there is no such site
         with faults.unforeseen(self._model_and_class):
             return streams.origin_of(self.loaded, replace(record, edits=self.edits_of(record)), site)
 

@@ -39,7 +39,7 @@ class ModelRun:
 
     Args:
         layers: layer number of each site whose layer differs from the number of earlier calls of its kind.
-        alone: kind of attention of all layers, if their modules do not state whether it is causal.
+        one_kind: kind of attention of all layers, if their modules do not state whether it is causal.
         tap: tap that computes the attention; by default a new one, with the edits.
     """
 
@@ -50,17 +50,17 @@ class ModelRun:
         lengths: tuple[int, ...] | None = None,
         *,
         layers: Mapping[Site, int] = MappingProxyType({}),
-        alone: str | None = None,
+        one_kind: str | None = None,
         keep: bool = True,
         tap: Tap | None = None,
     ):
         self.modules: list[nn.Module] = []
-        self.by_rule = 0  # number of calls whose mask was the marker of `rules`
+        self.by_rule = 0  # number of calls with the marker (one NaN) that `rules` passes in place of a causal mask
         self.tap = tap or Tap(edits, keep=keep)
         self.lengths = lengths
         self._layers, self._calls = layers, Counter()
         has_encoder = bool(getattr(model.config, "is_encoder_decoder", False))
-        self._kinds = {module: _kind(name, module, alone, has_encoder) for name, module in model.named_modules()}
+        self._kinds = {module: _kind(name, module, one_kind, has_encoder) for name, module in model.named_modules()}
 
     def site(self, module: nn.Module) -> Site:
         """Count an attention call that a module makes, and return its site."""
@@ -73,7 +73,7 @@ class ModelRun:
         return Site(kind, self._layers.get(Site(kind, number), number))
 
 
-def _kind(name: str, module: nn.Module, alone: str | None, has_encoder: bool) -> str:
+def _kind(name: str, module: nn.Module, one_kind: str | None, has_encoder: bool) -> str:
     """Kind of attention of a module, by its name, such as "decoder.layers.0.encoder_attn", or by its being causal."""
     names = name.lower().split(".")
     if any(part.startswith(CROSS) for part in names):
@@ -81,7 +81,7 @@ def _kind(name: str, module: nn.Module, alone: str | None, has_encoder: bool) ->
     if has_encoder:
         return "decoder" if any(part.endswith("decoder") for part in names) else "encoder"
     is_causal = getattr(module, "is_causal", False) or linear.is_linear(module)
-    return alone or ("decoder" if is_causal else "encoder")
+    return one_kind or ("decoder" if is_causal else "encoder")
 
 
 def call(model: nn.Module, run: ModelRun, **arguments: Any) -> Any:
@@ -100,7 +100,7 @@ def register() -> str:
     return NAME
 
 
-def use_on(model: nn.Module) -> bool:
+def use_attnviz(model: nn.Module) -> bool:
     """Make a model use attnviz's attention; return False if the model keeps its own."""
     if not model._can_set_attn_implementation():
         return False

@@ -47,13 +47,13 @@ def tried(loaded: Loaded) -> Loaded:
     if _trials[key].is_captured:
         tapped.use_own(loaded.model, loaded.implementation)
     else:
-        tapped.use_on(loaded.model)
+        tapped.use_attnviz(loaded.model)
     return replace(loaded, trial=_trials[key])
 
 
 def _first_trial(loaded: Loaded) -> Trial:
     """Try a model with attnviz's attention; if it fails or its outputs change, capture a run in its own code."""
-    if tapped.use_on(loaded.model):
+    if tapped.use_attnviz(loaded.model):
         try:
             return _tap_trial(loaded)
         except (Canceled, InputError):
@@ -167,7 +167,7 @@ def _compare(loaded: Loaded, batches: list[Batch], outputs: list[Any]) -> tuple[
             finding = f"{name} fails under {implementation}: {faults.first(error).rstrip('.')}"
             continue
         finally:
-            tapped.use_on(model)
+            tapped.use_attnviz(model)  # again, after its own attention
         size = _difference(outputs, own_outputs, batches)
         if not size:
             return (f"{finding}. Its eager attention is shown",) if finding else ()
@@ -289,12 +289,12 @@ def _not_shown(
     return partly, f"{text[0].upper()}{text[1:]}." if text else None
 
 
-def _other_parts(model: nn.Module, attention: nn.Module | None, layers: int, shown: list[int]) -> str:
-    """Name the classes of modules that only the layers without attention have: "compute JambaMambaMixer"; or ""."""
+def _other_parts(model: nn.Module, attention: nn.Module | None, layers: int, shown_layers: list[int]) -> str:
+    """Complete "the other layers ...": "compute X", with the classes X that no layer of `shown_layers` has; or ""."""
     for module_list in model.modules():
         if isinstance(module_list, nn.ModuleList) and len(module_list) == layers and attention in module_list.modules():
             classes = [[type(child).__name__ for child in layer.children()] for layer in module_list]
-            in_shown = {name for number in shown for name in classes[number]}
+            in_shown = {name for number in shown_layers for name in classes[number]}
             names = [name for layer in classes for name in layer if name not in in_shown and "Norm" not in name]
             return f"compute {', '.join(dict.fromkeys(names))}" if names else ""
     return ""

@@ -94,7 +94,7 @@ def _controls(form: str, context: Context) -> None:
                 """Show these heads besides the chosen head."""
                 return choices.put(also=tuple(sorted(heads)))
 
-            options = {"value": also, "step": with_heads, "placeholder": "none", "width": 220, "max_selections": 5}
+            options = {"value": also, "apply": with_heads, "placeholder": "none", "width": 220, "max_selections": 5}
             control(st.multiselect, "Also show heads", "also", others, **options)
         if "least" in takes:
             names = {None: "any"} | {least: f"{least:g}" for least in LEAST}
@@ -154,7 +154,7 @@ def active_heads(source: Source, site: Site) -> None:
 
     options = {"selection_mode": "multi", "wrap": True, "disabled": bool(source.read_only)}
     active = [head for head in heads if head not in off]
-    control(st.pills, "Active heads", "heads_off", heads, value=active, step=with_active_heads, **options)
+    control(st.pills, "Active heads", "heads_off", heads, value=active, apply=with_active_heads, **options)
 
 
 def _every(context: Context) -> Figure:
@@ -188,7 +188,7 @@ def _patch(context: Context, position: int) -> None:
 
     can_be_gray = source.reads in ("picture", "both") and token.box is not None
     active = [name for name, positions in ((GRAY, gray_before), (HIDDEN, hidden_before)) if position in positions]
-    options = {"value": active, "step": with_patch, "selection_mode": "multi", "help": PATCHES}
+    options = {"value": active, "apply": with_patch, "selection_mode": "multi", "help": PATCHES}
     label = f"{quoted_token(token.text, position)} is"
     control(st.pills, label, "gray", [GRAY, HIDDEN] if can_be_gray else [HIDDEN], **options)
     if gray_before:

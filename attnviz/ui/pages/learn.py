@@ -78,7 +78,7 @@ def _chapters(number: int) -> None:
     def title(chapter: int) -> str:
         return f"{'✓ ' if chapter in learned else ''}{chapter} · {course.steps[chapter - 1].title}"
 
-    options = {"value": number, "step": at_chapter, "visible": False, "format_func": title, "width": 480}
+    options = {"value": number, "apply": at_chapter, "visible": False, "format_func": title, "width": 480}
     control(st.selectbox, "Chapter", "chapter", range(1, len(course.steps) + 1), **options)
 
 
@@ -156,7 +156,7 @@ def _training_step(context: Context) -> None:
 def _query(context: Context) -> None:
     """Draw the choice of a row."""
     names = {i: f"{i} · {token.text}" for i, token in enumerate(context.tokens[0])}
-    options = {"value": _row_of(context), "step": lambda choices, row: choices.put(cell=(row, 0))}
+    options = {"value": _row_of(context), "apply": lambda choices, row: choices.put(cell=(row, 0))}
     control(st.selectbox, "Row", "cell", [*names], part="row", format_func=names.get, width=180, **options)
 
 
@@ -184,7 +184,7 @@ def _row(context: Context) -> None:
 def _d_k(context: Context) -> None:
     """Draw statistics of random queries and keys for a chosen d_k, with and without scaling."""
     chosen = int(valid_choice("number", [*map(str, WIDTHS)], "16"))
-    options = {"value": chosen, "step": lambda choices, width: choices.put(number=str(width))}
+    options = {"value": chosen, "apply": lambda choices, width: choices.put(number=str(width))}
     d_k = control(st.select_slider, "dₖ", "number", WIDTHS, **options)
     (products,) = _cached_variance((d_k,))
     rows = [["variance of the scores", digits(products.variance), digits(products.scaled_variance)]]
@@ -206,8 +206,8 @@ def _future(context: Context) -> None:
 def _scores(context: Context) -> None:
     """Draw the controls of scale and temperature, and their effect on the chosen row."""
     site, temperatures = context.site, sorted({*TEMPERATURES, now()["temperature"]})
-    control(st.toggle, "Divide by √dₖ", "scaled", step=lambda choices, on: choices.put(scaled=on, scored=site))
-    options = {"step": lambda choices, value: choices.put(temperature=value, scored=site)}
+    control(st.toggle, "Divide by √dₖ", "scaled", apply=lambda choices, on: choices.put(scaled=on, scored=site))
+    options = {"apply": lambda choices, value: choices.put(temperature=value, scored=site)}
     control(st.select_slider, "Temperature", "temperature", temperatures, format_func="{:g}".format, **options)
     query = _row_of(context)
     trained, changed, _ = steps.compare(context.original, context.record, site, context.head, query)
@@ -225,7 +225,7 @@ def _positions(context: Context) -> None:
     def with_positions(choices: Choices, on: bool) -> Choices:
         return choices.put(model=model_text(name, parameters | {"positions": on}))
 
-    options = {"value": parameters.get("positions", True), "step": with_positions}
+    options = {"value": parameters.get("positions", True), "apply": with_positions}
     control(st.toggle, "Add positions to the words", "model", part="positions", **options)
     change_of_output, largest = _change_by_order(context)
     text = "each word keeps its output: the model ignores the order."

@@ -186,11 +186,11 @@ def _call(context: Context) -> HeadCall:
         return choices.put(cell=(row, int(keys[0])))
 
     if len(queries) > MOST_LISTED:
-        options = {"value": query, "step": with_row, "visible": False, "width": 130}
+        options = {"value": query, "apply": with_row, "visible": False, "width": 130}
         control(st.number_input, "Row", "cell", 0, len(queries) - 1, **options)
     else:
         rows = {i: f"Row {visible_text(token.text, 30)} ({i})" for i, token in enumerate(queries)}
-        options = {"value": query, "step": with_row, "visible": False, "format_func": rows.get, "width": 190}
+        options = {"value": query, "apply": with_row, "visible": False, "format_func": rows.get, "width": 190}
         control(st.selectbox, "Row", "cell", [*rows], **options)
     record, memory = context.record, session().memory
     if context.before is not None:

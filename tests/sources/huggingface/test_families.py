@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from attnviz.core.edits import Edits
 from attnviz.core.masks import Painted
-from attnviz.sources.huggingface.tapped import ModelRun, use_on
+from attnviz.sources.huggingface.tapped import ModelRun, use_attnviz
 
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 FAMILY = pytest.mark.parametrize("family", TAPPED)
@@ -21,7 +21,7 @@ FAMILY = pytest.mark.parametrize("family", TAPPED)
 def tapped(family: str, edits: Edits = Edits()):
     """Run a family with the tap in it; return its output and the steps."""
     model = build(family)
-    assert use_on(model)
+    assert use_attnviz(model)
     read, lengths = example(family)
     run = ModelRun(model, edits, lengths)
     return answer(model, read, lengths, attnviz=run), run.tap.steps

@@ -89,7 +89,7 @@ class Random(Mask):
     def __post_init__(self):
         super().__post_init__()
         if self.count > self.every:
-            raise MaskError(f"{self.count} keys of every {self.every} cannot be drawn; draw at most {self.every}.")
+            raise MaskError(f"{self.count} keys of every {self.every} cannot be chosen; choose at most {self.every}.")
 
     def allows(self, query, key, sentence):
         if not isinstance(query, Tensor):

@@ -79,10 +79,10 @@ class ComparedSide(Context):
 
     @property
     def position(self) -> int | None:
-        """The position whose prediction is compared."""
+        """Position whose prediction is compared: `compared_position`, or the last token of a shorter text."""
         position = super().position
         if position is None or self.compared_position is None or analysis.fills_in(self.record):
-            return position
+            return position  # a model that fills in blanks (BERT) shows the prediction of its own blank
         return min(self.compared_position, self.record.read[self.sentence].length - 1)
 
 
@@ -124,15 +124,15 @@ def _choose_b(context: Context) -> tuple[str, Choices]:
     def with_kind(choices: Choices, kind: str) -> Choices:
         return choices.put(b=_first_b(context, kind))
 
-    options = {"value": kind, "step": with_kind, "format_func": lambda kind: f"B: {KINDS[kind]}", "width": 250}
+    options = {"value": kind, "apply": with_kind, "format_func": lambda kind: f"B: {KINDS[kind]}", "width": 250}
     return control(st.selectbox, "Compare with", "b", kinds, part="kind", visible=False, **options), b
 
 
 def _kind_of(b: Choices, kinds: list[str]) -> str:
-    """Return the kind of difference that B's choices name or, if they name none, the kind of their first choice."""
+    """Return the kind of difference that B's choices name; else the first of `KINDS` that B sets, or a default."""
     if b["part"]:
         return b["part"]
-    default = "original" if "original" in kinds else "model"  # a link does not contain the default model
+    default = "original" if "original" in kinds else "model"  # B sets nothing: links omit the default model
     return next((name for name in KINDS if name in b.chosen), default)
 
 
@@ -200,15 +200,15 @@ def _other_models(context: Context) -> list[str]:
     return [name for name in (*api.OFFERED, *names, *model_loading.listed_names()) if name != now()["model"]]
 
 
-def _b_control(widget: Callable, label: str, name: str, *args, value: object, step: Callable | None = None, **options):
-    """Draw the control for a setting in which B differs from A; `step` maps the user's value to settings of B."""
+def _b_control(widget: Callable, label: str, name: str, *args, value: object, apply: Callable | None = None, **options):
+    """Draw the control for a setting in which B differs from A; `apply` maps the user's value to settings of B."""
     kind = "head" if name == "layer" else name
 
     def report(choices: Choices, reported: object) -> Choices:
-        values = step(reported) if step else {name: reported}
+        values = apply(reported) if apply else {name: reported}
         return choices.put(b=Choices({"part": kind, **values}))
 
-    return control(widget, label, "b", *args, value=value, step=report, part=name, visible=False, **options)
+    return control(widget, label, "b", *args, value=value, apply=report, part=name, visible=False, **options)
 
 
 def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
@@ -241,7 +241,7 @@ def _side(context: Context, kind: str, b: Choices) -> ComparedSide | None:
             layer, head = by_text[text]
             return {"layer": layer, "head": head}
 
-        options = {"value": head_text(chosen), "step": with_head, "format_func": titles.get, "width": 190}
+        options = {"value": head_text(chosen), "apply": with_head, "format_func": titles.get, "width": 190}
         _b_control(st.selectbox, "Head of B", "layer", [*by_text], **options)
         return replace(side, site=chosen[0], head=chosen[1])
     if kind == "step":
@@ -264,7 +264,7 @@ def _other_model(context: Context, side: ComparedSide, name: str) -> ComparedSid
     """Make B with another model, at A's layer and head or, if B has none, similar ones; None while the model loads."""
     names = [*dict.fromkeys([name, *_other_models(context)])]
     about = "A model from the list, or the name or folder of any other: gpt2, org/name, org/name@revision."
-    step = {"value": name, "step": lambda name: {"model": name or NAMES["model"].default}}
+    step = {"value": name, "apply": lambda name: {"model": name or NAMES["model"].default}}
     options = {"accept_new_options": True, "format_func": inputs.model_title, "help": about, "width": 260}
     _b_control(st.selectbox, "Model of B", "model", names, **step, **options)
     if (source := inputs.open_model(name)) is None:

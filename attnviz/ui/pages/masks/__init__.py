@@ -108,7 +108,7 @@ def _bias(context: Context) -> None:
     about = "ALiBi lowers the scores of distant keys; a relative bias adds a random number for each distance; a "
     about += "softcap bends scores so that they stay below a bound. None of them blocks a key."
     options = {"value": active, "selection_mode": "multi", "help": about, "disabled": bool(context.source.read_only)}
-    control(st.pills, "Bias on scores", "bias", [*BIASES, "Softcap"], step=with_biases, part="of the page", **options)
+    control(st.pills, "Bias on scores", "bias", [*BIASES, "Softcap"], apply=with_biases, part="of the page", **options)
 
 
 def _note_without_effect(context: Context, mask: Mask, built_in: Mask) -> None:

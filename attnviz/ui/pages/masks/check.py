@@ -139,7 +139,7 @@ def _intent(names: list[str], label: str) -> str | None:
         "intent",
         list(dict.fromkeys((NOT_SAID, *names, current))),
         value=current,
-        step=lambda choices, name: choices.put(intent=None if name in (None, NOT_SAID) else name),
+        apply=lambda choices, name: choices.put(intent=None if name in (None, NOT_SAID) else name),
         format_func=lambda name: f"{name}: {MEANT[name]}" if name in MEANT else name,
         accept_new_options=True,
         help=f"{about}mistakes that lead from it to the checked mask.",

@@ -82,7 +82,7 @@ def draw(context: Context) -> None:
     def with_text(choices: Choices, text: str) -> Choices:
         return with_rules(lambda _: stack_from_text(text or "none"), choices)
 
-    options = {"value": stack().text if entries else "", "step": with_text, "placeholder": "causal & window(2)"}
+    options = {"value": stack().text if entries else "", "apply": with_text, "placeholder": "causal & window(2)"}
     control(st.text_input, "Rules as text", "mask", part="rules as text", **options)
     if error := session().memory.pop("rules refused", ""):
         note(error)
@@ -131,12 +131,12 @@ def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
         return replace(old, join=join or old.join, negated=negated)  # a first rule keeps its join
 
     with st.container(horizontal=True, vertical_alignment="center", gap="xsmall"):
-        options = {"value": current, "step": with_join, "visible": False, "width": 124}
+        options = {"value": current, "new_entry": with_join, "visible": False, "width": 124}
         _control(st.selectbox, f"How rule {i + 1} is joined", i, "join", [*joins], **options)
         with st.container(width="stretch"):
             title = literal(mask.keyword.replace("_", " ") if mask.parameters() else str(mask))
-            about = literal(mask.meaning) or None
-            _control(st.checkbox, title, i, "on", value=entry.on, step=lambda old, on: replace(old, on=on), help=about)
+            options = {"value": entry.on, "new_entry": lambda old, on: replace(old, on=on)}
+            _control(st.checkbox, title, i, "on", help=literal(mask.meaning) or None, **options)
         _button("Move up", "arrow_upward", i, lambda stack: stack.moved(i, i - 1), disabled=i == 0)
         _button("Remove", "close", i, lambda stack: stack.removed(i))
     with st.container(horizontal=True, gap="small"):
@@ -144,19 +144,19 @@ def _rule(entry: Entry, i: int, joins: dict[str, tuple[str, bool]]) -> None:
             _numbers(i, mask, parameter)
 
 
-def _button(title: str, icon: str, i: int, step: Callable[[Stack], Stack], **options: Any) -> None:
-    """Draw an icon button that applies `step` to the list."""
+def _button(title: str, icon: str, i: int, change_list: Callable[[Stack], Stack], **options: Any) -> None:
+    """Draw an icon button that applies `change_list` to the list of rules."""
     named = {"key": f"{icon} rule {i}", "icon": f":material/{icon}:", "help": f"{title} rule {i + 1}"}
-    st.button("", type="tertiary", on_click=change, args=(partial(with_rules, step),), **named, **options)
+    st.button("", type="tertiary", on_click=change, args=(partial(with_rules, change_list),), **named, **options)
 
 
-def _control(widget: Callable, label: str, i: int, part: str, *args: Any, step: Callable, **options: Any) -> None:
-    """Draw a widget that changes a `part` of rule `i`; `step` is a function (old entry, value) -> new entry."""
+def _control(widget: Callable, label: str, i: int, part: str, *args: Any, new_entry: Callable, **options: Any) -> None:
+    """Draw a widget that changes a `part` of rule `i`, by the function new_entry(old entry, value of the widget)."""
 
-    def report(choices: Choices, value: Any) -> Choices:
-        return with_rules(lambda stack: stack.replaced(i, step(stack.entries[i], value)), choices)
+    def with_new_entry(choices: Choices, value: Any) -> Choices:
+        return with_rules(lambda stack: stack.replaced(i, new_entry(stack.entries[i], value)), choices)
 
-    control(widget, label, "mask", *args, step=report, part=f"{part} of rule {i}", **options)
+    control(widget, label, "mask", *args, apply=with_new_entry, part=f"{part} of rule {i}", **options)
 
 
 def _numbers(i: int, mask: Mask, parameter: Parameter) -> None:
@@ -172,11 +172,11 @@ def _numbers(i: int, mask: Mask, parameter: Parameter) -> None:
     if parameter.kind == "cells":
         quiet(f"{counted(len(value), 'cell')} painted by hand")
     elif parameter.kind == "numbers":
-        options = {"value": ", ".join(map(str, value)), "step": with_value, "width": 190, "max_chars": 300}
+        options = {"value": ", ".join(map(str, value)), "new_entry": with_value, "width": 190, "max_chars": 300}
         _control(st.text_input, label, i, part, **options)
     elif value is not None:
         least, most = min(parameter.least, value), max(parameter.most, value)
-        _control(st.number_input, label, i, part, least, most, value=value, step=with_value, width=110)
+        _control(st.number_input, label, i, part, least, most, value=value, new_entry=with_value, width=110)
 
 
 def whole_numbers(text: str, label: str) -> tuple[int, ...]:

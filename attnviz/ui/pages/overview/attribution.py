@@ -134,7 +134,7 @@ def _query(label: str, context: Context, kind: str, tokens: dict[int, Token], de
 
     positions, names = [*tokens], {i: f"{visible_text(token.text)} ({i})" for i, token in tokens.items()}
     value = position if position in tokens else positions[-1]
-    options = {"value": value, "step": with_position, "format_func": names.get, "width": 170}
+    options = {"value": value, "apply": with_position, "format_func": names.get, "width": 170}
     return control(st.selectbox, label, "cell", positions, part=label, **options)
 
 
@@ -148,7 +148,7 @@ def _word(label: str, name: str, likely_words: list[str], default: str | None) -
         return choices.put(**{name: None if typed in ("", default) else typed})
 
     about = "One of the most probable words; or type any token of the vocabulary. ␣ stands for a space."
-    choice_of_word = {"value": word, "step": with_word, "accept_new_options": True, "format_func": visible_text}
+    choice_of_word = {"value": word, "apply": with_word, "accept_new_options": True, "format_func": visible_text}
     options = {"index": None, "placeholder": "no other word", "help": about, "width": 170}
     control(st.selectbox, label, name, words, **choice_of_word, **options)
     return word

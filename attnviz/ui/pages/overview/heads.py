@@ -116,7 +116,7 @@ def _controls(context: Context) -> tuple[str, str, str | None]:
             options = {"icon": ":material/power_settings_new:", "type": "tertiary", "help": MATTERS}
             st.button("Which matters most?", key="matters", on_click=put, kwargs={"sort": effects[0]}, **options)
         with st.container(horizontal=True, gap="small", width=540):
-            options = {"step": with_order, "format_func": lambda name: f"Order: {TITLES.get(name, name)}"}
+            options = {"apply": with_order, "format_func": lambda name: f"Order: {TITLES.get(name, name)}"}
             order = choice(st.selectbox, "Order", "sort", orders, visible=False, **options)
             options = {"index": None, "placeholder": "All roles", "format_func": ROLES.get}
             options["value"] = valid_choice("role", filters)
