@@ -184,6 +184,7 @@ def test_a_model_that_hides_nothing_is_asked_about(checked):
     assert "question: Does the model predict the next token? No mask hides the future." in out
 
     assert checked("nothing_but_padding", "--intent", "two-way")[0] == 0
+    assert "need padding" in checked("nothing_but_padding", "--intent", "two-way", "--pad", "none")[1]
     status, out = checked("nothing_but_padding", "--intent", "causal")
     assert (status, errors(out)) == (1, ["future-leak"])
     assert "15 outputs saw a token that is hidden (causal, through 2 layers), first in decoder" in out

@@ -80,7 +80,6 @@ def check_model(
     *,
     intent: str | Mask | None = None,
     edits: Edits = Edits(),
-    padded: bool = True,
     runs: Sequence[str] = (),
     targets: tuple[Sentence, ...] = (),
     report: Callable[[int, int], object] = lambda done, of: None,
@@ -93,7 +92,6 @@ def check_model(
         text: text to run; by default the first example of the source.
         intent: "causal", "two-way", a mask, or a mask as text; by default inferred from the masks.
         edits: changes to the attention.
-        padded: False if a padding token in the vocabulary is used as an ordinary token.
         runs: further ways to run the text and a longer one, as in `attnviz.same_run`.
         targets: decoder input for the leak test, one sentence; by default what the model writes.
         report: function that is called with the number of tokens changed so far and the number of all.

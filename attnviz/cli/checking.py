@@ -123,11 +123,11 @@ def _model(options: Namespace) -> int:
     if options.pad is not None:
         if not isinstance(source, Wrapped):
             raise InputError("--pad is for batches and for models from attnviz.wrap; this model has its own padding.")
-        source = source if options.pad == "none" else source.with_padding(options.pad)
+        source = source.with_padding(None if options.pad == "none" else options.pad)
     text = request.texts(text)[0] if text else None
     runs = [run.strip() for run in options.runs.split(",") if run.strip()]
     runs = RUNS if options.runs == "all" else runs
-    tests = {"intent": options.intent, "padded": options.pad != "none", "runs": runs}
+    tests = {"intent": options.intent, "runs": runs}
     report = check_model(source, text, edits=request.edits(options, source), **tests)
     status = _show(report, options)
     if options.output:

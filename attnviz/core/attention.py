@@ -105,6 +105,9 @@ def attend(
     Returns:
         The output, (B, H, Q, d_v), and the log-sum-exp of each row of masked scores, (B, H, Q), float64: -inf for an
         empty row, NaN for a row with NaN.
+
+    Raises:
+        AttnvizError: as `scaled_dot_product_attention`; `Canceled` if the run was canceled.
     """
     _check(query, key, value, mask, scoring)
     (batch, heads, queries, _), keys = query.shape, key.shape[2]

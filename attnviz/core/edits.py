@@ -72,6 +72,9 @@ class Take:
         position: token position in this text; None for all positions. If it is None, or if the part is "pattern", the
             two texts must have the same number of tokens.
         from_position: token position in the other text; None for `position`.
+
+    Raises:
+        InputError: if the attributes contradict each other.
     """
 
     text: str

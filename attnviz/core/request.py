@@ -22,6 +22,9 @@ class Request:
         answer: ids of tokens that follow the text, such as those that a model generated.
         pictures: pictures or sounds per text; empty if there are none.
         edits: changes to the attention.
+
+    Raises:
+        InputError: if targets or answer do not fit the texts, or only some texts have pictures.
     """
 
     texts: tuple[str, ...]

@@ -121,7 +121,10 @@ class RelativeBias(_ByDistance):
     widen logarithmically up to a distance of 128. All larger distances are in the last bucket.
 
     Attributes:
-        seed: random seed, from 0 to 100,000; the numbers are drawn from a normal distribution.
+        seed: random seed; the numbers are drawn from a normal distribution.
+
+    Raises:
+        InputError: if the seed is not a whole number from 0 to 100,000.
     """
 
     bias = "relative"
@@ -168,6 +171,9 @@ class Scoring:
         bias: terms added to the scores: floats that broadcast to (B, H, Q, K), or a named `Bias`, such as ALiBi.
         temperature: divisor of the biased scores; 1 changes nothing.
         empty_rows: policy for a query with no key left: "zero" weights, "nan", "uniform" over all keys, or "error".
+
+    Raises:
+        InputError: if a number is out of bounds, or there is no such policy.
     """
 
     scale: float | None = None

@@ -38,6 +38,9 @@ class MultiHeadAttention(nn.Module):
         d_model: width of the inputs and of the output.
         num_heads: number of heads, a divisor of d_model; each head has d_k = d_v = d_model / num_heads.
         bias: whether the four linear layers have biases.
+
+    Raises:
+        AttnvizError: if num_heads does not divide d_model; the message has both.
     """
 
     def __init__(self, d_model: int, num_heads: int, *, bias: bool = True):

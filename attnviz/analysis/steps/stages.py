@@ -427,7 +427,7 @@ def row_stage(worked: Row, step: Step) -> Stage:
 
 
 def _key_table(name: str, numbers: Tensor, row: Row, num_keys: int, axis: str = "1") -> Matrix:
-    """Make a table with a row for each key shown: `numbers` are (keys,) or (keys, width), with a name for `axis`."""
+    """Make a table with a row for each key shown, from `numbers` (keys,) or (keys, width); `axis` names the columns."""
     width = 1 if numbers.dim() == 1 else numbers.shape[1]
     return Matrix(name, name, ("key", axis), (num_keys, width), row.keys, range(width), numbers.reshape(-1, width))
 

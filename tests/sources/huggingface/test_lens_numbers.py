@@ -1,15 +1,7 @@
 """Contributions, circuits and patching equal what TransformerLens computes from the same weights, in lens.json.
 
-Of each family: `ids` of A and B (`TEXTS`, one token differs). Lists of heads go by layer, head. All is read after the
+Each family has `ids` of A and B (`TEXTS`, one token differs). Lists of heads go by layer, head. All is read after the
 last token.
-
-- `direct`: contributions on A to the logit of `token`, final norm's scale fixed and its weight applied; `heads`
-  without b_O, `b_O` per layer, `ln_final.b` through W_U; there is no b_U, and Llama has no biases. They sum to `logit`.
-- `patching`: the logit of t_B minus that of t_A on `A`, on `B`, and on A with activations of B: `z` (a head's output),
-  `qk`, `v` at all positions, and `resid_pre` of each layer at `changed_position` alone. t_B is B's best id other than
-  t_A. In Llama `qk` patches one head's query and the key of its pair, `v` the value of its pair: both heads change.
-- `composition`: rows are heads of layer 0, columns heads of layer 1.
-- `copying`: real part of the sum of eigenvalues of W_E W_V W_O W_U over the sum of their absolute values.
 """
 
 import json

@@ -271,7 +271,7 @@ def usual_head(own, states) -> Tensor:
 def test_each_row_reads_the_hidden_states_of_transformers(family, name, tmp_path):
     """Most probable words and probabilities after the embedding and each layer, by the model's own head.
 
-    What a head pushes is its part of the contributions; a model that is no sum has a lens without contributions.
+    The words of a head follow from its contribution; a model whose stream is not a sum has a lens alone.
     """
     model = loaded(family, name, tmp_path, **SPLIT.get((family, name), {}))
     record = attnviz.analyze(TEXT, model, stream=True)
